@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The QML problem as pure functions on arrays.
+
+Problem (5) of the paper for every class, its solvers and a certificate of what
+they return. Nothing here knows of estimators, images or files.
+"""
+
+from dualqml.core.certificate import Certificate, certify
+from dualqml.core.exceptions import (
+    DualQMLError,
+    InfeasibleError,
+    MissingDependencyError,
+    SolverError,
+)
+from dualqml.core.newton import newton_path
+from dualqml.core.solution import QMLSolution
+from dualqml.core.solve import solve
+from dualqml.core.spectrum import ScatterSpectrum, scatter_spectrum
+
+__all__ = [
+    "Certificate",
+    "DualQMLError",
+    "InfeasibleError",
+    "MissingDependencyError",
+    "QMLSolution",
+    "ScatterSpectrum",
+    "SolverError",
+    "certify",
+    "newton_path",
+    "scatter_spectrum",
+    "solve",
+]

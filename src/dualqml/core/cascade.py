@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Exact QML for a batch of classes of equal (padded) size.
+
+Each class is solved in a short cascade of growing rational Krylov bases (see
+:mod:`dualqml.core.basis`), each a small dense problem for the semismooth
+Newton method (:mod:`dualqml.core.reduced`), and is accepted by a residual test
+in the full space. All decisions are taken class by class: what a class's
+solution is never depends on its company.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualqml.core.basis import RationalBasis
+from dualqml.core.reduced import ReducedSolution, minimise
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Index = NDArray[np.intp]
+
+#: Relative KKT violation at which the first two levels hand over to the next.
+_COARSE_TOL = 3e-2
+#: Newton iterations within which an easy lambda is solved.
+_EASY_ITERATIONS = 8
+#: First shift, in units of the largest single-sample root.
+_FIRST_SHIFT = 1.15
+#: Further shifts, in units of t1, the largest root found at level 1: three
+#: blocks where a class's roots spread over decades, else two.
+_SPREAD_SHIFTS = (0.1, 0.01)
+_NARROW_SHIFT = 0.06
+#: A class has but one root if one Ritz value only is below this fraction of t1.
+_LONE_ROOT = 0.3
+_SMALL_CLASS, _SMALL_CLASS_SHIFT = 2, 0.07
+#: Ritz values below this fraction of t1 may hide a root: refine them too.
+_CANDIDATE = 0.05
+#: Smallest shift of a refined vector, in units of t1.
+_SMALLEST_SHIFT = 0.002
+#: Below this fraction of the smallest eigenvalue of the scatter, blocks are
+#: already exact and refined vectors are only noise.
+_FAR_BELOW_SPECTRUM = 1e-4
+#: Allowed deviation of a Ritz vector's norm from one in the full space.
+_NORM_TOLERANCE = 1e-7
+#: Passes for classes that fail the test, one more block each.
+_MAX_PASSES = 8
+
+
+@dataclass
+class BatchSolution:
+    """Solutions of a batch, scaled: u = lam v, P = lam sum_a t_a q_a q_a'."""
+
+    v: Array  # (C, k)
+    roots: Array  # (C, k): t_a in falling order, zero where there is none
+    vectors: Array  # (C, k, rank): q_a as rows, in the eigenbasis
+    gap: Array  # (C,) estimated relative duality gap
+    violation: Array  # (C,)
+    n_iter: NDArray[np.int64]  # (C,) eigendecompositions of reduced problems
+
+
+def solve_batch(
+    Z: Array,
+    L: Array,
+    real: Mask,
+    inv_lam: float,
+    v: Array,
+    t: Array,
+    *,
+    tol: float,
+    max_iter: int,
+    n_easings: int,
+) -> BatchSolution:
+    """Solve the scaled dual of every class of a batch.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_classes, k, rank)
+        Own samples in the eigenbasis of the scatter; zero rows where padded.
+    L : ndarray of shape (rank,)
+        Eigenvalues of the scatter, ascending.
+    real : boolean ndarray of shape (n_classes, k)
+        False at padded samples.
+    inv_lam : float
+        1 / lam.
+    v : ndarray of shape (n_classes, k)
+        Start: from every sample alone, or from a neighbouring lambda.
+    t : ndarray of shape (n_classes,)
+        Estimate of the largest root that goes with it.
+    tol : float
+        Relative duality gap asked for.
+    max_iter : int
+        Newton iterations allowed at each level.
+    n_easings : int
+        How many powers of ten below lambda to start from where it is hard.
+
+    Returns
+    -------
+    BatchSolution
+        The solutions, with an estimate of the gap reached.
+    """
+    n_classes, k, rank = Z.shape
+    out = BatchSolution(
+        v=np.zeros_like(v),
+        roots=np.zeros((n_classes, k)),
+        vectors=np.zeros((n_classes, k, rank)),
+        gap=np.full(n_classes, np.inf),
+        violation=np.full(n_classes, np.inf),
+        n_iter=np.zeros(n_classes, dtype=np.int64),
+    )
+    batch = _Batch(Z, L, real, inv_lam, tol, max_iter, n_easings, np.array(v), out)
+    everyone = np.arange(n_classes)
+    if 4 * k >= 0.9 * rank:
+        batch.solve_densely(everyone)
+        return out
+    basis, t1, narrow = batch.first_level(_FIRST_SHIFT * t)
+    if k <= _SMALL_CLASS:
+        batch.second_level(everyone, basis, t1, (_SMALL_CLASS_SHIFT,))
+        return out
+    for group, shifts in ((narrow, (_NARROW_SHIFT,)), (~narrow, _SPREAD_SHIFTS)):
+        if group.any():
+            rows = np.flatnonzero(group)
+            part = basis if rows.size == n_classes else basis.select(rows, 4 * k)
+            batch.second_level(rows, part, t1[rows], shifts)
+    return out
+
+
+@dataclass
+class _Batch:
+    """The batch being solved; methods write their results to `out`."""
+
+    Z: Array
+    L: Array
+    real: Mask
+    inv_lam: float
+    tol: float
+    max_iter: int
+    n_easings: int
+    v: Array  # the present iterate; `out` keeps the best
+    out: BatchSolution
+
+    def newton(
+        self,
+        rows: Index,
+        A: Array,
+        B: Array,
+        tol: float,
+        *,
+        max_iter: int | None = None,
+        easing: float = 1.0,
+    ) -> ReducedSolution:
+        """Newton from the present v of the classes `rows`, for lam / easing."""
+        found = minimise(
+            A,
+            B,
+            self.v[rows],
+            self.inv_lam * easing,
+            self.real[rows],
+            tol=tol,
+            max_evaluations=max_iter or self.max_iter,
+        )
+        self.v[rows] = found.v
+        self.out.n_iter[rows] += found.n_evaluations
+        return found
+
+    def newton_with_continuation(
+        self, rows: Index, A: Array, B: Array, tol: float
+    ) -> ReducedSolution:
+        """As :meth:`newton`; a hard (large) lambda is approached from smaller ones."""
+        found = self.newton(rows, A, B, tol, max_iter=_EASY_ITERATIONS)
+        hard = np.flatnonzero(found.violation > tol)
+        if hard.size:
+            A, B = A[hard], B[hard]
+            for power in range(self.n_easings, 0, -1):
+                self.newton(rows[hard], A, B, _COARSE_TOL, easing=10.0**power)
+            again = self.newton(rows[hard], A, B, tol)
+            better = np.flatnonzero(again.violation < found.violation[hard])
+            _put(found, hard[better], _take(again, better))
+            self.v[rows] = found.v
+        return found
+
+    def solve_densely(self, rows: Index) -> None:
+        """Where the bases would fill the space anyway: no reduction at all."""
+        k = self.Z.shape[1]
+        A = np.broadcast_to(np.diag(self.L), (rows.size, self.L.size, self.L.size))
+        final = self.newton_with_continuation(rows, A, self.Z, 0.1 * self.tol)
+        n_low = min(k, self.L.size)
+        roots = np.maximum(-final.eigenvalues[:, :n_low], 0.0)
+        self.out.v[rows], self.out.violation[rows] = final.v, final.violation
+        self.out.gap[rows] = 0.0
+        self.out.roots[rows, :n_low] = roots
+        self.out.vectors[rows, :n_low] = final.vectors[:, :, :n_low].transpose(0, 2, 1)
+
+    def first_level(self, shifts: Array) -> tuple[RationalBasis, Array, Mask]:
+        """One block; gives v and the largest root t1 to a few per cent.
+
+        The third array tells the classes whose roots lie within a decade.
+        """
+        n_classes, k, _ = self.Z.shape
+        everyone = np.arange(n_classes)
+        basis = RationalBasis(self.Z, self.L, 4 * k)
+        basis.add_block(shifts)
+        A, B, _ = basis.reduced()
+        found = self.newton_with_continuation(everyone, A, B, _COARSE_TOL)
+        t1 = np.maximum(-found.eigenvalues[:, 0], 0.0)
+        t1 = np.where(t1 > 0.0, t1, shifts / _FIRST_SHIFT)
+        lone = (found.eigenvalues < _LONE_ROOT * t1[:, None]).sum(axis=1) == 1
+        return basis, t1, lone | (t1 > self.L[-1])
+
+    def second_level(
+        self, rows: Index, basis: RationalBasis, t1: Array, shifts: tuple[float, ...]
+    ) -> None:
+        """Blocks at smaller shifts, then refined vectors for each candidate root."""
+        k = self.Z.shape[1]
+        for factor in shifts:
+            # Far above the spectrum all shifts give nearly parallel vectors.
+            shift = np.minimum(factor * t1, 0.5 * self.L[-1])
+            basis.add_block(basis.clear_of_blocks(shift))
+        A, B, T = basis.reduced()
+        found = self.newton(rows, A, B, _COARSE_TOL)
+        low = found.eigenvalues[:, :k]
+        n_candidates = (low < _CANDIDATE * t1[:, None]).sum(axis=1)
+        n_candidates[t1 < _FAR_BELOW_SPECTRUM * self.L[0]] = 0
+        # Few distinct sizes, by each class's own need: none, one, half or all.
+        half = (k + 1) // 2
+        size = np.where(n_candidates > half, k, half)
+        size = np.where(n_candidates < 2, n_candidates, size)
+        for n_refined in np.unique(size):
+            here = np.flatnonzero(size == n_refined)
+            whole = here.size == rows.size
+            part = basis if whole else basis.select(here, basis.size + n_refined)
+            if n_refined:
+                self.refine(
+                    part, rows[here], B[here], _take(found, here), t1[here], n_refined
+                )
+                A_, B_, T_ = part.reduced()
+            else:
+                A_, B_, T_ = A[here], B[here], T[here]
+            final = self.newton(rows[here], A_, B_, 0.1 * self.tol)
+            vectors = part.lift(T_ @ final.vectors[:, :, :k])
+            failed, worst = self.judge(rows[here], final, vectors, t1[here])
+            if failed.any():
+                again = np.flatnonzero(failed)
+                self.insist(
+                    rows[here[again]],
+                    part.select(again, part.size + _MAX_PASSES * 2 * k),
+                    _take(final, again),
+                    vectors[again],
+                    t1[here[again]],
+                    worst[again],
+                )
+
+    def refine(
+        self,
+        basis: RationalBasis,
+        rows: Index,
+        B: Array,
+        found: ReducedSolution,
+        t1: Array,
+        n_refined: int,
+    ) -> None:
+        """Append (L + t_a)^-1 Z' D Z q_a for the lowest Ritz pairs (-t_a, q_a)."""
+        D = 1.0 + self.v[rows]
+        coefficients = D[:, :, None] * (B @ found.vectors[:, :, :n_refined])
+        roots = np.maximum(
+            -found.eigenvalues[:, :n_refined], _SMALLEST_SHIFT * t1[:, None]
+        )
+        basis.add_vectors(coefficients, roots)
+
+    def judge(
+        self, rows: Index, final: ReducedSolution, vectors: Array, t1: Array
+    ) -> tuple[Mask, Array]:
+        """Residual test in the full space; keeps what is better than before.
+
+        Tells which classes fail, and near which root each needs more vectors.
+
+        The residual R_a = M q_a + t_a q_a shifts the root t_a by about
+        e_a = R_a' (L + t_a)^-1 R_a, also for roots that the basis sees as
+        small positive eigenvalues; the change of the dual value follows.
+        """
+        k = vectors.shape[1]
+        t = -final.eigenvalues[:, :k]
+        Z = self.Z[rows]
+        v = final.v
+        own = Z @ vectors.transpose(0, 2, 1)
+        residual = vectors * (self.L + t[:, :, None])
+        residual -= ((1.0 + v)[:, :, None] * own).transpose(0, 2, 1) @ Z
+        floor = np.maximum(t, _SMALLEST_SHIFT * t1[:, None])
+        residual *= residual
+        residual /= self.L + floor[:, :, None]
+        shift = residual.sum(axis=2)
+        # A class has no more roots than samples, padded ones not counted.
+        shift[np.arange(k) >= self.real[rows].sum(axis=1)[:, None]] = 0.0
+        moved = t + shift
+        worst = floor[np.arange(rows.size), shift.argmax(axis=1)]
+        roots = np.maximum(t, 0.0)
+        change = np.maximum(moved, 0.0) ** 2 - roots**2
+        value = self.inv_lam * v.sum(axis=1) - 0.5 * (roots * roots).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gap = np.abs(0.5 * change.sum(axis=1) / value)
+        gap[~(value > 0.0)] = np.inf
+        norms = np.abs((vectors * vectors).sum(axis=2) - 1.0)
+        lost = np.where(roots > 0.0, norms, 0.0).max(axis=1) > _NORM_TOLERANCE
+        badness = np.maximum(gap, final.violation) + np.where(lost, 1.0, 0.0)
+        out = self.out
+        better = badness < np.maximum(out.gap[rows], out.violation[rows])
+        keep = rows[better]
+        out.v[keep] = v[better]
+        out.roots[keep], out.vectors[keep] = roots[better], vectors[better]
+        out.gap[keep] = np.where(lost, np.maximum(gap, 1.0), gap)[better]
+        out.violation[keep] = final.violation[better]
+        return (gap > 0.5 * self.tol) | lost | (final.violation > self.tol), worst
+
+    def insist(
+        self,
+        rows: Index,
+        basis: RationalBasis,
+        final: ReducedSolution,
+        vectors: Array,
+        t1: Array,
+        worst: Array,
+    ) -> None:
+        """More blocks where the worst root needs them, until the test is passed."""
+        k = self.Z.shape[1]
+        for _ in range(_MAX_PASSES):
+            basis.add_block(basis.shift_near(worst, t1))
+            own = self.Z[rows] @ vectors.transpose(0, 2, 1)
+            roots = np.maximum(
+                -final.eigenvalues[:, :k], _SMALLEST_SHIFT * t1[:, None]
+            )
+            basis.add_vectors((1.0 + final.v)[:, :, None] * own, roots)
+            A, B, Q = basis.reduced_by_qr()
+            final = self.newton(rows, A, B, 0.1 * self.tol)
+            vectors = final.vectors[:, :, :k].transpose(0, 2, 1) @ Q
+            failed, worst = self.judge(rows, final, vectors, t1)
+            again = np.flatnonzero(failed)
+            if again.size == 0:
+                return
+            rows, t1, worst = rows[again], t1[again], worst[again]
+            vectors, final = vectors[again], _take(final, again)
+            basis = basis.select(again, basis.capacity)
+
+
+def _take(found: ReducedSolution, rows: Index) -> ReducedSolution:
+    return ReducedSolution(
+        found.v[rows],
+        found.eigenvalues[rows],
+        found.vectors[rows],
+        found.violation[rows],
+        found.n_evaluations[rows],
+    )
+
+
+def _put(found: ReducedSolution, rows: Index, part: ReducedSolution) -> None:
+    found.v[rows], found.violation[rows] = part.v, part.violation
+    found.eigenvalues[rows], found.vectors[rows] = part.eigenvalues, part.vectors

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The quadratic matrix learning problem of one class, as the paper states it.
+
+Equation numbers are the paper's, counted through its text. These functions
+work on full matrices: they are the definition that the fast solver is held
+against, and the building blocks of the paper's own algorithm. In the paper's
+text ``tr(P . O)`` is the trace of the matrix product.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def extra_class_scatter(X_extra: Array) -> Array:
+    """O_c of (3): the sum of x x' over the samples of all other classes.
+
+    Parameters
+    ----------
+    X_extra : ndarray of shape (n_extra, n_features)
+        Samples that do not belong to the class.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_features)
+        The scatter matrix O_c.
+    """
+    return X_extra.T @ X_extra
+
+
+def objective(P: Array, O: Array, lam: float) -> float:
+    """Objective of (2) and (5), ``1/2 |P|_F^2 + lam tr(P O)``."""
+    return float(0.5 * np.sum(P * P) + lam * np.sum(P * O))
+
+
+def responses(P: Array, X: Array) -> Array:
+    """The quadratic projections x'Px of (4), one for each row of X.
+
+    Constraint of (5): at least one for every sample of the class.
+    """
+    return np.asarray(((X @ P) * X).sum(axis=1))
+
+
+def dual_matrix(u: Array, X_own: Array, O: Array, lam: float) -> Array:
+    """``lam O - sum_i u_i x_i x_i'``, whose parts appear in (11) to (13)."""
+    return lam * O - (X_own.T * u) @ X_own
+
+
+def split_parts(A: Array) -> tuple[Array, Array]:
+    """Positive and negative part of a symmetric matrix, ``A = A_+ + A_-``."""
+    w, Q = np.linalg.eigh(A)
+    positive = (Q * np.maximum(w, 0.0)) @ Q.T
+    negative = (Q * np.minimum(w, 0.0)) @ Q.T
+    return positive, negative
+
+
+def dual_value_and_gradient(
+    u: Array, X_own: Array, O: Array, lam: float
+) -> tuple[float, Array]:
+    """Dual value (12) and its gradient (13), by one full eigendecomposition.
+
+    Parameters
+    ----------
+    u : ndarray of shape (n_own,)
+        Multipliers of the constraints, non-negative.
+    X_own : ndarray of shape (n_own, n_features)
+        Samples of the class.
+    O : ndarray of shape (n_features, n_features)
+        Scatter of the samples of all other classes.
+    lam : float
+        The regularisation parameter.
+
+    Returns
+    -------
+    value : float
+        A lower bound of the optimum of (5) for every u >= 0.
+    gradient : ndarray of shape (n_own,)
+        Its gradient; ``1 - x_i'Px_i`` at the P recovered from u.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.core.problem import dual_value_and_gradient
+    >>> X_own, O = np.array([[1.0, 0.0]]), np.diag([0.0, 1.0])
+    >>> value, gradient = dual_value_and_gradient(np.ones(1), X_own, O, 1.0)
+    >>> value, gradient
+    (0.5, array([0.]))
+    """
+    w, Q = np.linalg.eigh(dual_matrix(u, X_own, O, lam))
+    w = np.minimum(w, 0.0)
+    own = X_own @ Q
+    value = float(u.sum() - 0.5 * np.sum(w * w))
+    return value, 1.0 + (own * own) @ w
+
+
+def recover(u: Array, X_own: Array, O: Array, lam: float) -> Array:
+    """P from the multipliers: (7) with K of (11).
+
+    ``K = (lam O - sum u I)_+`` and ``P = K - lam O + sum u I``, that is minus
+    the negative part of the same matrix.
+    """
+    return -split_parts(dual_matrix(u, X_own, O, lam))[1]

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Semismooth Newton method for many small dense QML duals at once.
+
+Per class, with scaled dual variables v = u / lam >= 0 and a symmetric
+``A`` (d x d, positive semidefinite) and ``B`` (k x d) in an orthonormal basis,
+
+    minimise  f(v) = 1/2 |M(v)_-|_F^2 - sum(v) / lam,
+    M(v) = A - B' diag(1 + v) B,
+
+which is problem (12) of the paper divided by -lam^2 and written for the total
+scatter. f is convex and continuously differentiable, its gradient (13) is
+``F - 1/lam`` with the own-class responses ``F_i = b_i' (-M)_+ b_i``, and it
+has an exact generalised Hessian. All arrays carry a leading class axis, and
+every operation works class by class, so that a result never depends on which
+classes share a batch.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+#: Eigenvalues of M this small relative to the lowest one count as zero.
+_ZERO_EIGENVALUE = 1e-11
+#: Sufficient-decrease constant of the line search. Where rounding hides the
+#: decrease (within the slack), a smaller violation is accepted instead.
+_ARMIJO, _ROUNDING_SLACK = 1e-4, 1e-9
+#: Columns of the Hessian's factor held at a time, so that large classes do not
+#: need k * k * d temporaries.
+_HESSIAN_BLOCK = 4096
+#: Give up on a class after this many evaluations without real progress.
+_STALL_EVALUATIONS = 4
+#: ... provided that it is already this close.
+_STALL_VIOLATION = 1e-5
+
+
+@dataclass
+class Evaluation:
+    """f, its gradient and the eigensystem of M(v), for a batch of classes."""
+
+    value: Array  # (C,)
+    gradient: Array  # (C, k), zero at padded samples
+    eigenvalues: Array  # (C, d) ascending
+    vectors: Array  # (C, d, d)
+    responses: Array  # (C, k, d): B @ vectors
+
+
+@dataclass
+class ReducedSolution:
+    """Where the Newton method stopped, class by class."""
+
+    v: Array  # (C, k)
+    eigenvalues: Array  # (C, d) of M(v)
+    vectors: Array  # (C, d, d)
+    violation: Array  # (C,) largest relative violation of the KKT conditions
+    n_evaluations: NDArray[np.int64]  # (C,)
+
+
+def evaluate(A: Array, B: Array, v: Array, inv_lam: float, real: Mask) -> Evaluation:
+    """Value (12), gradient (13) and eigensystem at v, in scaled variables."""
+    M = A - B.transpose(0, 2, 1) @ (B * (1.0 + v)[:, :, None])
+    w, Q = np.linalg.eigh(M)
+    responses = B @ Q
+    roots = _roots(w)
+    F = ((responses * responses) @ roots[:, :, None])[:, :, 0]
+    value = 0.5 * (roots * roots).sum(axis=1) - inv_lam * v.sum(axis=1)
+    return Evaluation(value, np.where(real, F - inv_lam, 0.0), w, Q, responses)
+
+
+def _roots(eigenvalues: Array) -> Array:
+    """The positive parts of -eigenvalues, rounding noise set to zero."""
+    noise = -_ZERO_EIGENVALUE * np.abs(eigenvalues[:, :1])
+    return np.where(eigenvalues < noise, -eigenvalues, 0.0)
+
+
+def relative_violation(v: Array, gradient: Array, inv_lam: float) -> Array:
+    """Largest |F_i - 1/lam| where v_i > 0, shortfall of F_i where v_i = 0.
+
+    Relative to 1/lam: by how much a constraint x'Px >= 1 fails, or exceeds 1
+    in spite of a positive multiplier.
+    """
+    residual = np.where(v > 0.0, np.abs(gradient), np.maximum(-gradient, 0.0))
+    return residual.max(axis=1) / inv_lam
+
+
+def generalised_hessian(at: Evaluation) -> Array:
+    """Generalised Hessian of f from the eigensystem of M(v).
+
+    With a over the negative eigenvalues -t_a and b over all of them,
+    H_ij = sum_ab om_ab r_ia r_ib r_ja r_jb, where om is 1 for two negative
+    eigenvalues and 2 t_a / (t_a + w_b) for a negative and a positive one.
+    """
+    w, responses = at.eigenvalues, at.responses
+    n_classes, k, d = responses.shape
+    # M is a positive semidefinite matrix minus one of rank k: at most k
+    # eigenvalues are negative, and they come first.
+    n_low = min(k, d)
+    t = _roots(w)
+    low = t[:, :n_low, None]
+    positive = np.maximum(w, 0.0)[:, None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        om = np.where(t[:, None, :] > 0.0, 1.0, 2.0 * low / (low + positive))
+    om = np.sqrt(np.where(low > 0.0, om, 0.0))
+    H = np.zeros((n_classes, k, k))
+    width = max(1, _HESSIAN_BLOCK // d)
+    for start in range(0, n_low, width):
+        part = slice(start, min(start + width, n_low))
+        phi = responses[:, :, part, None] * responses[:, :, None, :]
+        phi *= om[:, None, part]
+        phi = phi.reshape(n_classes, k, -1)
+        H += phi @ phi.transpose(0, 2, 1)
+    return H
+
+
+def bounded_newton_step(H: Array, g: Array, v: Array, real: Mask) -> Array:
+    """Minimise 1/2 s'Hs + g's over s >= -v by the primal-dual active-set method.
+
+    Padded samples never move. The step is clipped at the end, so it is
+    feasible even if the active sets have not settled.
+    """
+    k = H.shape[1]
+    diagonal = np.arange(k)
+    trace = H[:, diagonal, diagonal].sum(axis=1)
+    H = H.copy()
+    H[:, diagonal, diagonal] += (1e-13 * trace / k + 1e-300)[:, None]
+    bound = ~real | ((v <= 0.0) & (g > 0.0))
+    step = np.empty_like(v)
+    todo = np.arange(H.shape[0])
+    for _ in range(2 * k + 2):
+        Ht, gt, vt, at_bound = H[todo], g[todo], v[todo], bound[todo]
+        fixed = np.where(at_bound, -vt, 0.0)
+        rhs = np.where(at_bound, -vt, -gt - (Ht @ fixed[:, :, None])[:, :, 0])
+        free = ~at_bound
+        matrix = np.where(free[:, :, None] & free[:, None, :], Ht, 0.0)
+        matrix[:, diagonal, diagonal] += at_bound
+        s = np.linalg.solve(matrix, rhs[:, :, None])[:, :, 0]
+        step[todo] = s
+        multiplier = gt + (Ht @ s[:, :, None])[:, :, 0]
+        new = (free & (s < -vt)) | (at_bound & (multiplier > 0.0)) | ~real[todo]
+        changed = (new != at_bound).any(axis=1)
+        todo = todo[changed]
+        if todo.size == 0:
+            break
+        bound[todo] = new[changed]
+    for c in todo:
+        step[c] = _bounded_step_by_nnls(H[c], g[c], v[c], real[c])
+    return np.maximum(step, -v)
+
+
+def _bounded_step_by_nnls(H: Array, g: Array, v: Array, real: Mask) -> Array:
+    """The same minimiser for one class whose active sets cycle.
+
+    In y = s + v >= 0 the problem is non-negative least squares with a square
+    root of H; slower, and sure to end.
+    """
+    step = np.zeros_like(g)
+    H, g, v = H[np.ix_(real, real)], g[real], v[real]
+    w, Q = np.linalg.eigh(H)
+    root = np.sqrt(np.maximum(w, 1e-13 * w[-1]))
+    try:
+        y, _ = nnls(root[:, None] * Q.T, (Q.T @ (H @ v - g)) / root)
+        step[real] = y - v
+    except RuntimeError:
+        # Its iteration limit, in degenerate cases: a projected gradient step.
+        step[real] = np.maximum(-g / w[-1], -v)
+    return step
+
+
+def minimise(
+    A: Array,
+    B: Array,
+    v: Array,
+    inv_lam: float,
+    real: Mask,
+    *,
+    tol: float,
+    max_evaluations: int,
+) -> ReducedSolution:
+    """Minimise f over v >= 0 for every class of the batch.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n_classes, d, d)
+        The total scatter in an orthonormal basis.
+    B : ndarray of shape (n_classes, k, d)
+        The own samples in that basis; zero rows where padded.
+    v : ndarray of shape (n_classes, k)
+        Where to start.
+    inv_lam : float
+        1 / lam.
+    real : boolean ndarray of shape (n_classes, k)
+        False at padded samples.
+    tol : float
+        Relative violation of the KKT conditions at which a class is done.
+    max_evaluations : int
+        Eigendecompositions a class may use.
+
+    Returns
+    -------
+    ReducedSolution
+        The last accepted point of each class; `violation` tells how good it is.
+    """
+    n_classes, k, d = B.shape
+    v = np.where(real, np.maximum(v, 0.0), 0.0)
+    out = ReducedSolution(
+        v,
+        np.empty((n_classes, d)),
+        np.empty((n_classes, d, d)),
+        np.full(n_classes, np.inf),
+        np.zeros(n_classes, dtype=np.int64),
+    )
+    # State of the line search. A class's first point is always accepted.
+    todo = np.arange(n_classes)
+    value = np.full(n_classes, np.inf)
+    step = np.zeros_like(v)
+    slope = np.zeros(n_classes)
+    length = np.ones(n_classes)
+    best = np.full(n_classes, np.inf)
+    stalled = np.zeros(n_classes, dtype=np.int64)
+    everyone = True
+    for _ in range(max_evaluations):
+        rows: Any = slice(None) if everyone else todo
+        trial = np.maximum(out.v[rows] + length[rows, None] * step[rows], 0.0)
+        at = evaluate(A[rows], B[rows], trial, inv_lam, real[rows])
+        out.n_evaluations[rows] += 1
+        violation = relative_violation(trial, at.gradient, inv_lam)
+        target = value[rows] + _ARMIJO * length[rows] * slope[rows]
+        slack = _ROUNDING_SLACK * np.abs(at.value)
+        good = at.value <= target
+        good |= (violation <= 0.7 * out.violation[rows]) & (
+            at.value <= value[rows] + slack
+        )
+        if not good.all():
+            length[todo[~good]] *= np.where(length[todo[~good]] > 0.2, 0.5, 0.2)
+            at = Evaluation(
+                at.value[good],
+                at.gradient[good],
+                at.eigenvalues[good],
+                at.vectors[good],
+                at.responses[good],
+            )
+            trial, violation = trial[good], violation[good]
+        accepted = todo[good]
+        rows = slice(None) if accepted.size == n_classes else accepted
+        out.v[rows], value[rows] = trial, at.value
+        out.eigenvalues[rows], out.vectors[rows] = at.eigenvalues, at.vectors
+        out.violation[rows] = violation
+        improved = violation < 0.7 * best[rows]
+        best[rows] = np.minimum(best[rows], violation)
+        stalled[todo] += 1
+        stalled[accepted[improved]] = 0
+        finished = out.violation <= tol
+        finished |= (stalled >= _STALL_EVALUATIONS) & (best < _STALL_VIOLATION)
+        moving = ~finished[accepted]
+        if moving.any():
+            rows = accepted[moving]
+            g, w = at.gradient[moving], at.eigenvalues[moving]
+            flat = w[:, 0] >= 0.0
+            H = generalised_hessian(
+                Evaluation(
+                    at.value[moving], g, w, at.vectors[moving], at.responses[moving]
+                )
+            )
+            s = bounded_newton_step(H, g, trial[moving], real[rows])
+            if flat.any():
+                # M(v) is positive semidefinite: no curvature, and f falls in
+                # every direction. Double the weights until it is not.
+                s[flat] = np.where(real[rows[flat]], 1.0 + trial[moving][flat], 0.0)
+            step[rows], length[rows] = s, 1.0
+            slope[rows] = (g * s).sum(axis=1)
+        todo = todo[~finished[todo]]
+        everyone = todo.size == n_classes
+        if todo.size == 0:
+            break
+    return out

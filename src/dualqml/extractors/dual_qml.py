@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""DualQML: one positive semidefinite quadratic matrix for every class."""
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dualqml.core import (
+    InfeasibleError,
+    ScatterSpectrum,
+    certify,
+    scatter_spectrum,
+    solve,
+)
+from dualqml.extractors._compat import Interval, StrOptions, _fit_context
+from dualqml.extractors._quadratic import quadratic_features
+from dualqml.extractors._threads import one_blas_thread
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Quadratic features by quadratic matrix learning (QML).
+
+    For every class c it learns the positive semidefinite matrix P_c that
+    solves, over the samples I_c of the class and E_c of all others,
+
+    .. math::
+
+        \\min_{P_c \\succeq 0} \\tfrac12 \\|P_c\\|_F^2
+        + \\lambda \\sum_{x \\in E_c} x^T P_c x
+        \\quad \\text{s.t.} \\quad x^T P_c x \\ge 1, \\; x \\in I_c,
+
+    and describes a sample by the values x'P_c x of all classes [1]_. The
+    problem is convex and is solved to a certificate, for all classes at once.
+
+    Read more in the :ref:`user guide <method>`.
+
+    Parameters
+    ----------
+    lam : float, default=1.0
+        The regularisation parameter lambda, with the paper's meaning on the
+        data as given: multiplying the data by s has the effect of multiplying
+        lam by s**4. On mean-removed rows of unit norm, 1 to 100 is a good
+        range.
+    solver : {"newton", "lbfgs", "sdp"}, default="newton"
+        - "newton": a semismooth Newton method for all classes at once in
+          rational Krylov bases; exact, and thousands of times faster than the
+          others. Use this one.
+        - "lbfgs": the paper's Algorithm 1 to the letter, one full
+          eigendecomposition a step; the reference to check against.
+        - "sdp": the standard semidefinite program through CVXPY (install
+          ``dualqml[sdp]``); an independent oracle for a few dozen samples.
+    tol : float, default=1e-6
+        Relative duality gap and constraint violation that count as solved.
+    max_iter : int, default=None
+        Iterations a class may take: Newton steps at each level (50), steps of
+        L-BFGS-B (200) or of the conic solver (10000).
+    lam_scale : {"none", "auto"}, default="none"
+        "auto" divides lam by the squared mean of the squared norms of the
+        samples, so that it means what it would mean on rows of unit norm and
+        does not depend on the scale of the data.
+    zero_samples : {"error", "ignore"}, default="error"
+        What to do with training samples that are zero vectors, for which
+        x'Px >= 1 has no solution: "error" names their rows, "ignore" gives
+        them no constraint.
+    n_jobs : int, default=None
+        Threads over groups of classes (solver "newton"). The result is the
+        same to the last bit for any number. None means 1, -1 all processors.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    components_ : ndarray of shape (sum of ranks, n_features_in_)
+        The factors of all classes, stacked: P_c is the sum of v v' over the
+        rows v of class c. Class c has ``ranks_[c]`` rows, in the order of
+        `classes_`.
+    ranks_ : ndarray of shape (n_classes,)
+        The rank of each P_c, at most the number of samples of the class.
+    dual_coef_ : ndarray of shape (n_samples,)
+        The multiplier u of each training sample's constraint; zero where the
+        constraint is not active.
+    duality_gap_ : ndarray of shape (n_classes,)
+        Certified relative duality gap of each class, see
+        :func:`dualqml.core.certify`.
+    violation_ : ndarray of shape (n_classes,)
+        How far x'P_c x stays below 1 on the worst training sample of the
+        class.
+    status_ : ndarray of shape (n_classes,)
+        "optimal" where gap and violation are within `tol`, else "inaccurate".
+    n_iter_ : int
+        Iterations of the class that took most.
+    lam_ : float
+        The lambda that was used on the data as given.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, where X has string names.
+
+    See Also
+    --------
+    DualQMLClassifier : Features and decision rule in one estimator.
+    DualQMLClassifierCV : The same with lambda chosen by cross-validation.
+
+    References
+    ----------
+    .. [1] Y. Yan, H. Wang, S. Chen, X. Cao, D. Zhang, "Quadratic projection
+       based feature extraction with its application to biometric
+       recognition", Pattern Recognition, 2016.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> from dualqml import DualQML
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = normalize(X - X.mean(axis=0))
+    >>> model = DualQML(lam=10.0).fit(X[:100], y[:100])
+    >>> model.transform(X[100:]).shape
+    (1697, 10)
+    >>> set(model.status_.tolist())
+    {'optimal'}
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "lam": [Interval(Real, 0, None, closed="neither")],
+        "solver": [StrOptions({"newton", "lbfgs", "sdp"})],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "lam_scale": [StrOptions({"none", "auto"})],
+        "zero_samples": [StrOptions({"error", "ignore"})],
+        "n_jobs": [Integral, None],
+    }
+
+    def __init__(
+        self,
+        lam: float = 1.0,
+        *,
+        solver: Literal["newton", "lbfgs", "sdp"] = "newton",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        lam_scale: Literal["none", "auto"] = "none",
+        zero_samples: Literal["error", "ignore"] = "error",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.lam = lam
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.lam_scale = lam_scale
+        self.zero_samples = zero_samples
+        self.n_jobs = n_jobs
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "DualQML":
+        """Learn the quadratic matrix of every class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,)
+            Class labels, at least two different ones.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        data, codes = self._validate_training_data(X, y)
+        self._fit_matrices(data, codes, self.lam)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Compute the quadratic features x'P_c x.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            One column for each class, in the order of `classes_`; single
+            precision where X is.
+        """
+        check_is_fitted(self)
+        data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        features = quadratic_features(data, self.components_, self.ranks_)
+        return features.astype(data.dtype, copy=False)
+
+    def quadratic_matrix(self, label: Any) -> Array:
+        """The full matrix P_c of one class.
+
+        Parameters
+        ----------
+        label : object
+            A label of `classes_`.
+
+        Returns
+        -------
+        ndarray of shape (n_features_in_, n_features_in_)
+            The positive semidefinite quadratic matrix.
+        """
+        check_is_fitted(self)
+        (found,) = np.nonzero(self.classes_ == label)
+        if found.size != 1:
+            raise ValueError(
+                f"{label!r} is not a class of this model; its {self.classes_.size} "
+                "classes are in the attribute classes_"
+            )
+        c = int(found[0])
+        end = int(self.ranks_[: c + 1].sum())
+        factor = self.components_[end - int(self.ranks_[c]) : end]
+        return np.asarray(factor.T @ factor)
+
+    def _validate_training_data(
+        self, X: ArrayLike, y: ArrayLike
+    ) -> tuple[Array, Index]:
+        """Check the input; set `classes_`; return doubles and class codes."""
+        data, target = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        check_classification_targets(target)
+        self.classes_, codes = np.unique(target, return_inverse=True)
+        if self.classes_.size < 2:
+            raise ValueError(
+                f"{type(self).__name__} separates each class from the others and "
+                f"needs samples of at least 2 classes; got 1 class "
+                f"({self.classes_[0]!r})"
+            )
+        return data.astype(np.float64, copy=False), codes
+
+    def _data_lam(self, data: Array, lam: float) -> float:
+        """The lambda to use on the data as given."""
+        if self.lam_scale == "none":
+            return float(lam)
+        mean_squared_norm = float(np.einsum("ij,ij->", data, data)) / data.shape[0]
+        return float(lam) / mean_squared_norm**2
+
+    def _fit_matrices(self, data: Array, codes: Index, lam: float) -> None:
+        spectrum, used = self._usable_spectrum(data)
+        members = class_members(codes[used], self.classes_.size)
+        if not all(own.size for own in members):
+            empty = [c for c, own in enumerate(members) if not own.size]
+            raise InfeasibleError(
+                f"All samples of class {self.classes_[empty[0]]!r} are zero vectors; "
+                "remove the class or check the preprocessing"
+            )
+        self.lam_ = self._data_lam(data, lam)
+        with one_blas_thread():
+            solution = solve(
+                spectrum,
+                members,
+                self.lam_,
+                solver=self.solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                n_jobs=effective_n_jobs(self.n_jobs),
+            )
+            certificate = certify(spectrum, members, solution)
+        self.components_ = spectrum.back_project(solution.factors)
+        self.ranks_ = solution.ranks
+        self.dual_coef_ = np.zeros(data.shape[0])
+        self.dual_coef_[used] = solution.dual
+        self.duality_gap_ = certificate.gap
+        self.violation_ = certificate.violation
+        self.n_iter_ = int(solution.n_iter.max())
+        solved = (certificate.gap <= self.tol) & (certificate.violation <= self.tol)
+        self.status_ = np.where(solved, "optimal", "inaccurate")
+        if not solved.all():
+            warnings.warn(
+                f"{int((~solved).sum())} of {solved.size} classes did not reach "
+                f"tol={self.tol:g}: the largest relative duality gap is "
+                f"{certificate.gap.max():.1e}, the largest constraint violation "
+                f"{certificate.violation.max():.1e}. Scale the samples to similar "
+                "norms, choose a less extreme lam, or allow more max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _usable_spectrum(self, data: Array) -> tuple[ScatterSpectrum, Index]:
+        """Spectrum of the samples that can satisfy x'Px >= 1, and which they are.
+
+        Not zero, and not invisible beside the other samples: a sample whose
+        norm is a millionth of theirs may vanish with the noise of the spectrum.
+        """
+        squared_norms = np.einsum("ij,ij->i", data, data)
+        used = np.flatnonzero(squared_norms > 0.0)
+        if used.size < data.shape[0] and self.zero_samples == "error":
+            zero = np.flatnonzero(squared_norms <= 0.0)
+            raise InfeasibleError(_zero_message(zero, "zero vectors"))
+        while used.size:
+            part = data if used.size == data.shape[0] else data[used]
+            spectrum = scatter_spectrum(part)
+            seen = np.einsum("ij,ij->i", spectrum.coordinates, spectrum.coordinates)
+            lost = seen < 0.5 * squared_norms[used]
+            if not lost.any():
+                return spectrum, used
+            if self.zero_samples == "error":
+                what = "numerically zero beside the other samples"
+                raise InfeasibleError(_zero_message(used[lost], what))
+            used = used[~lost]
+        raise InfeasibleError("All samples are zero vectors; nothing can be learnt")
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.classes_.size)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def class_members(codes: Index, n_classes: int) -> list[Index]:
+    """For each class, the indices of its samples in rising order."""
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=n_classes)
+    return np.split(order, np.cumsum(counts)[:-1])
+
+
+def _zero_message(rows: Index, what: str) -> str:
+    shown = ", ".join(str(row) for row in rows[:10])
+    more = "" if len(rows) <= 10 else f" and {len(rows) - 10} more"
+    return (
+        f"The constraint x'Px >= 1 has no solution for samples that are {what}: "
+        f"rows {shown}{more} of X. Remove these rows or check the preprocessing "
+        "(an image without contrast becomes zero when its mean is removed)."
+    )
