@@ -102,25 +102,16 @@ def solve_batch(
     out = BatchSolution(
         v=np.zeros_like(v),
         roots=np.zeros((n_classes, k)),
-        vectors=np.zeros((n_classes, k, rank)),
+        vectors=np.empty((n_classes, k, rank)),
         gap=np.full(n_classes, np.inf),
         violation=np.full(n_classes, np.inf),
         n_iter=np.zeros(n_classes, dtype=np.int64),
     )
     batch = _Batch(Z, L, real, inv_lam, tol, max_iter, n_easings, np.array(v), out)
-    everyone = np.arange(n_classes)
     if 4 * k >= 0.9 * rank:
-        batch.solve_densely(everyone)
-        return out
-    basis, t1, narrow = batch.first_level(_FIRST_SHIFT * t)
-    if k <= _SMALL_CLASS:
-        batch.second_level(everyone, basis, t1, (_SMALL_CLASS_SHIFT,))
-        return out
-    for group, shifts in ((narrow, (_NARROW_SHIFT,)), (~narrow, _SPREAD_SHIFTS)):
-        if group.any():
-            rows = np.flatnonzero(group)
-            part = basis if rows.size == n_classes else basis.select(rows, 4 * k)
-            batch.second_level(rows, part, t1[rows], shifts)
+        batch.solve_densely()
+    else:
+        batch.solve_by_levels(t)
     return out
 
 
@@ -178,45 +169,66 @@ class _Batch:
             self.v[rows] = found.v
         return found
 
-    def solve_densely(self, rows: Index) -> None:
+    def solve_densely(self) -> None:
         """Where the bases would fill the space anyway: no reduction at all."""
-        k = self.Z.shape[1]
-        A = np.broadcast_to(np.diag(self.L), (rows.size, self.L.size, self.L.size))
-        final = self.newton_with_continuation(rows, A, self.Z, 0.1 * self.tol)
-        n_low = min(k, self.L.size)
-        roots = np.maximum(-final.eigenvalues[:, :n_low], 0.0)
-        self.out.v[rows], self.out.violation[rows] = final.v, final.violation
-        self.out.gap[rows] = 0.0
-        self.out.roots[rows, :n_low] = roots
-        self.out.vectors[rows, :n_low] = final.vectors[:, :, :n_low].transpose(0, 2, 1)
+        n_classes, k, rank = self.Z.shape
+        A = np.broadcast_to(np.diag(self.L), (n_classes, rank, rank))
+        final = self.newton_with_continuation(
+            np.arange(n_classes), A, self.Z, 0.1 * self.tol
+        )
+        n_low = min(k, rank)
+        self.out.v[:], self.out.violation[:] = final.v, final.violation
+        self.out.gap[:] = 0.0
+        self.out.roots[:, :n_low] = np.maximum(-final.eigenvalues[:, :n_low], 0.0)
+        self.out.vectors[:, :n_low] = final.vectors[:, :, :n_low].transpose(0, 2, 1)
 
-    def first_level(self, shifts: Array) -> tuple[RationalBasis, Array, Mask]:
-        """One block; gives v and the largest root t1 to a few per cent.
-
-        The third array tells the classes whose roots lie within a decade.
-        """
+    def solve_by_levels(self, t: Array) -> None:
+        """The cascade, from an estimate t of each class's largest root."""
         n_classes, k, _ = self.Z.shape
         everyone = np.arange(n_classes)
         basis = RationalBasis(self.Z, self.L, 4 * k)
-        basis.add_block(shifts)
-        A, B, _ = basis.reduced()
-        found = self.newton_with_continuation(everyone, A, B, _COARSE_TOL)
-        t1 = np.maximum(-found.eigenvalues[:, 0], 0.0)
-        t1 = np.where(t1 > 0.0, t1, shifts / _FIRST_SHIFT)
+        basis.add_block(_FIRST_SHIFT * t)
+        if k <= _SMALL_CLASS:
+            # So small that the first level would cost as much as the second.
+            self.add_blocks(basis, t, (_SMALL_CLASS_SHIFT,))
+        problem = basis.reduced()
+        found = self.newton_with_continuation(everyone, *problem[:2], _COARSE_TOL)
+        lowest = found.eigenvalues[:, 0]
+        t1 = np.where(lowest < 0.0, -lowest, t)
+        if k <= _SMALL_CLASS:
+            self.last_level(everyone, basis, problem, found, t1)
+            return
         lone = (found.eigenvalues < _LONE_ROOT * t1[:, None]).sum(axis=1) == 1
-        return basis, t1, lone | (t1 > self.L[-1])
+        narrow = lone | (t1 > self.L[-1])
+        for group, shifts in ((narrow, (_NARROW_SHIFT,)), (~narrow, _SPREAD_SHIFTS)):
+            rows = np.flatnonzero(group)
+            if rows.size == 0:
+                continue
+            part = basis if rows.size == n_classes else basis.select(rows, 4 * k)
+            self.add_blocks(part, t1[rows], shifts)
+            problem = part.reduced()
+            found = self.newton(rows, *problem[:2], _COARSE_TOL)
+            self.last_level(rows, part, problem, found, t1[rows])
 
-    def second_level(
-        self, rows: Index, basis: RationalBasis, t1: Array, shifts: tuple[float, ...]
+    def add_blocks(
+        self, basis: RationalBasis, t1: Array, factors: tuple[float, ...]
     ) -> None:
-        """Blocks at smaller shifts, then refined vectors for each candidate root."""
-        k = self.Z.shape[1]
-        for factor in shifts:
+        """Blocks at the given multiples of the largest root."""
+        for factor in factors:
             # Far above the spectrum all shifts give nearly parallel vectors.
             shift = np.minimum(factor * t1, 0.5 * self.L[-1])
             basis.add_block(basis.clear_of_blocks(shift))
-        A, B, T = basis.reduced()
-        found = self.newton(rows, A, B, _COARSE_TOL)
+
+    def last_level(
+        self,
+        rows: Index,
+        basis: RationalBasis,
+        problem: tuple[Array, Array, Array],
+        found: ReducedSolution,
+        t1: Array,
+    ) -> None:
+        """Refined vectors for each candidate root, then the full accuracy."""
+        k = self.Z.shape[1]
         low = found.eigenvalues[:, :k]
         n_candidates = (low < _CANDIDATE * t1[:, None]).sum(axis=1)
         n_candidates[t1 < _FAR_BELOW_SPECTRUM * self.L[0]] = 0
@@ -226,48 +238,55 @@ class _Batch:
         size = np.where(n_candidates < 2, n_candidates, size)
         for n_refined in np.unique(size):
             here = np.flatnonzero(size == n_refined)
-            whole = here.size == rows.size
-            part = basis if whole else basis.select(here, basis.size + n_refined)
-            if n_refined:
-                self.refine(
-                    part, rows[here], B[here], _take(found, here), t1[here], n_refined
-                )
-                A_, B_, T_ = part.reduced()
+            if here.size == rows.size:
+                part, own, at, A, B, T = basis, rows, found, *problem
             else:
-                A_, B_, T_ = A[here], B[here], T[here]
-            final = self.newton(rows[here], A_, B_, 0.1 * self.tol)
-            vectors = part.lift(T_ @ final.vectors[:, :, :k])
-            failed, worst = self.judge(rows[here], final, vectors, t1[here])
-            if failed.any():
-                again = np.flatnonzero(failed)
+                part = basis.select(here, basis.size + n_refined)
+                own, at = rows[here], _take(found, here)
+                A, B, T = (array[here] for array in problem)
+            if n_refined:
+                vectors = at.vectors[:, :, :n_refined]
+                self.refine(part, at, B @ vectors, t1[here])
+                A, B, T = part.reduced()
+            final = self.newton(own, A, B, 0.1 * self.tol)
+            vectors = final.vectors[:, :, :k]
+            responses = B @ vectors
+            vectors = part.lift(T @ vectors)
+            failed, worst = self.judge(
+                own, part.Z, final, vectors, responses, t1[here]
+            )
+            again = np.flatnonzero(failed)
+            if again.size:
                 self.insist(
-                    rows[here[again]],
+                    own[again],
                     part.select(again, part.size + _MAX_PASSES * 2 * k),
                     _take(final, again),
-                    vectors[again],
+                    responses[again],
                     t1[here[again]],
                     worst[again],
                 )
 
     def refine(
-        self,
-        basis: RationalBasis,
-        rows: Index,
-        B: Array,
-        found: ReducedSolution,
-        t1: Array,
-        n_refined: int,
+        self, basis: RationalBasis, at: ReducedSolution, responses: Array, t1: Array
     ) -> None:
-        """Append (L + t_a)^-1 Z' D Z q_a for the lowest Ritz pairs (-t_a, q_a)."""
-        D = 1.0 + self.v[rows]
-        coefficients = D[:, :, None] * (B @ found.vectors[:, :, :n_refined])
+        """Append (L + t_a)^-1 Z' D Z q_a for the lowest Ritz pairs (-t_a, q_a).
+
+        The columns of `responses` are Z q_a.
+        """
+        n_refined = responses.shape[2]
         roots = np.maximum(
-            -found.eigenvalues[:, :n_refined], _SMALLEST_SHIFT * t1[:, None]
+            -at.eigenvalues[:, :n_refined], _SMALLEST_SHIFT * t1[:, None]
         )
-        basis.add_vectors(coefficients, roots)
+        basis.add_vectors((1.0 + at.v)[:, :, None] * responses, roots)
 
     def judge(
-        self, rows: Index, final: ReducedSolution, vectors: Array, t1: Array
+        self,
+        rows: Index,
+        Z: Array,
+        final: ReducedSolution,
+        vectors: Array,
+        responses: Array,
+        t1: Array,
     ) -> tuple[Mask, Array]:
         """Residual test in the full space; keeps what is better than before.
 
@@ -278,44 +297,47 @@ class _Batch:
         small positive eigenvalues; the change of the dual value follows.
         """
         k = vectors.shape[1]
-        t = -final.eigenvalues[:, :k]
-        Z = self.Z[rows]
-        v = final.v
-        own = Z @ vectors.transpose(0, 2, 1)
-        residual = vectors * (self.L + t[:, :, None])
-        residual -= ((1.0 + v)[:, :, None] * own).transpose(0, 2, 1) @ Z
-        floor = np.maximum(t, _SMALLEST_SHIFT * t1[:, None])
+        t, v, out = -final.eigenvalues[:, :k], final.v, self.out
+        weighted = (1.0 + v)[:, :, None] * responses
+        residual = np.matmul(weighted.transpose(0, 2, 1), Z)
+        weights = self.L + t[:, :, None]
+        norms = (vectors * vectors).sum(axis=2)
+        residual -= vectors * weights
         residual *= residual
-        residual /= self.L + floor[:, :, None]
+        floor = np.maximum(t, _SMALLEST_SHIFT * t1[:, None])
+        np.add(self.L, floor[:, :, None], out=weights)
+        residual /= weights
         shift = residual.sum(axis=2)
         # A class has no more roots than samples, padded ones not counted.
         shift[np.arange(k) >= self.real[rows].sum(axis=1)[:, None]] = 0.0
-        moved = t + shift
         worst = floor[np.arange(rows.size), shift.argmax(axis=1)]
         roots = np.maximum(t, 0.0)
-        change = np.maximum(moved, 0.0) ** 2 - roots**2
+        change = np.maximum(t + shift, 0.0) ** 2 - roots**2
         value = self.inv_lam * v.sum(axis=1) - 0.5 * (roots * roots).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            gap = np.abs(0.5 * change.sum(axis=1) / value)
-        gap[~(value > 0.0)] = np.inf
-        norms = np.abs((vectors * vectors).sum(axis=2) - 1.0)
-        lost = np.where(roots > 0.0, norms, 0.0).max(axis=1) > _NORM_TOLERANCE
-        badness = np.maximum(gap, final.violation) + np.where(lost, 1.0, 0.0)
-        out = self.out
+            gap = np.where(value > 0.0, 0.5 * change.sum(axis=1) / value, np.inf)
+        drift = np.where(roots > 0.0, np.abs(norms - 1.0), 0.0).max(axis=1)
+        # Vectors that are not orthonormal make the roots meaningless.
+        gap = np.where(drift > _NORM_TOLERANCE, np.inf, gap)
+        badness = np.maximum(gap, final.violation)
         better = badness < np.maximum(out.gap[rows], out.violation[rows])
-        keep = rows[better]
-        out.v[keep] = v[better]
-        out.roots[keep], out.vectors[keep] = roots[better], vectors[better]
-        out.gap[keep] = np.where(lost, np.maximum(gap, 1.0), gap)[better]
-        out.violation[keep] = final.violation[better]
-        return (gap > 0.5 * self.tol) | lost | (final.violation > self.tol), worst
+        better |= ~np.isfinite(out.violation[rows])
+        if better.all() and rows.size == out.gap.size:
+            out.v, out.roots, out.vectors = v, roots, vectors
+            out.gap, out.violation = gap, final.violation
+        else:
+            keep = rows[better]
+            out.v[keep], out.roots[keep] = v[better], roots[better]
+            out.vectors[keep] = vectors[better]
+            out.gap[keep], out.violation[keep] = gap[better], final.violation[better]
+        return (gap > 0.5 * self.tol) | (final.violation > self.tol), worst
 
     def insist(
         self,
         rows: Index,
         basis: RationalBasis,
         final: ReducedSolution,
-        vectors: Array,
+        responses: Array,
         t1: Array,
         worst: Array,
     ) -> None:
@@ -323,20 +345,18 @@ class _Batch:
         k = self.Z.shape[1]
         for _ in range(_MAX_PASSES):
             basis.add_block(basis.shift_near(worst, t1))
-            own = self.Z[rows] @ vectors.transpose(0, 2, 1)
-            roots = np.maximum(
-                -final.eigenvalues[:, :k], _SMALLEST_SHIFT * t1[:, None]
-            )
-            basis.add_vectors((1.0 + final.v)[:, :, None] * own, roots)
+            self.refine(basis, final, responses, t1)
             A, B, Q = basis.reduced_by_qr()
             final = self.newton(rows, A, B, 0.1 * self.tol)
-            vectors = final.vectors[:, :, :k].transpose(0, 2, 1) @ Q
-            failed, worst = self.judge(rows, final, vectors, t1)
+            vectors = final.vectors[:, :, :k]
+            responses = B @ vectors
+            vectors = vectors.transpose(0, 2, 1) @ Q
+            failed, worst = self.judge(rows, basis.Z, final, vectors, responses, t1)
             again = np.flatnonzero(failed)
             if again.size == 0:
                 return
             rows, t1, worst = rows[again], t1[again], worst[again]
-            vectors, final = vectors[again], _take(final, again)
+            responses, final = responses[again], _take(final, again)
             basis = basis.select(again, basis.capacity)
 
 

@@ -31,6 +31,8 @@ _CHUNK_BYTES = 500_000
 #: Margin above a root at which it is counted, and the smallest root counted,
 #: both in units of the class's largest root.
 _MARGIN, _FLOOR = 2e-9, 3e-5
+#: By how much a root's estimated error is enlarged for the first trial.
+_SHIFT_MARGIN = 1.3
 #: Counts tried for a root before its bound is given up.
 _MAX_ATTEMPTS = 12
 
@@ -113,30 +115,48 @@ def _certify_chunk(
     Z = chunk.gather(spectrum.coordinates)
     v = np.where(chunk.real, solution.dual[chunk.samples] / lam, 0.0)
     factors = _factors_of(chunk, solution)
-    # Scaled values throughout: P = lam P~, objective = lam^2 * scaled objective.
     own = Z @ factors.transpose(0, 2, 1)
-    own *= own
-    F = own.sum(axis=2)
-    total = ((factors * factors) @ L).sum(axis=1)
-    eigenvalues = np.linalg.eigvalsh(factors @ factors.transpose(0, 2, 1))[:, ::-1]
-    roots = np.maximum(eigenvalues, 0.0) / lam
-    responses = np.where(chunk.real, F, np.inf)
-    lowest = responses.min(axis=1)
-    violation = np.maximum(1.0 - lowest, 0.0)
+    gram = factors @ factors.transpose(0, 2, 1)
+    F = (own * own).sum(axis=2)
+    lowest = np.where(chunk.real, F, np.inf).min(axis=1)
     with np.errstate(divide="ignore"):
         scale = np.maximum(1.0, 1.0 / lowest)
     # tr(P O_c) = sum over all samples of x'Px, less the own ones.
+    total = ((factors * factors) @ L).sum(axis=1)
     extra = np.maximum(total - F.sum(axis=1), 0.0)
-    primal = 0.5 * (eigenvalues**2).sum(axis=1) * scale**2 + lam * extra * scale
+    squared_norm = (gram * gram).sum(axis=(1, 2))
+    primal = 0.5 * squared_norm * scale**2 + lam * extra * scale
     n_possible = np.minimum(chunk.real.sum(axis=1), spectrum.rank)
-    bounds, n_negative = _root_bounds(Z, L, v, n_possible, roots)
+    claimed = _claimed_roots(Z, L, v, lam, factors, own, gram)
+    bounds, n_negative = _root_bounds(Z, L, v, n_possible, claimed)
     sum_v = v.sum(axis=1)
     dual = lam * (sum_v - 0.5 * lam * (bounds * bounds).sum(axis=1))
     slack = np.where(chunk.real, v * np.abs(F - 1.0), 0.0).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         complementarity = np.where(sum_v > 0.0, slack / sum_v, np.inf)
         gap = np.where(np.isfinite(primal), (primal - dual) / primal, np.inf)
+    violation = np.maximum(1.0 - lowest, 0.0)
     return primal, dual, gap, violation, complementarity, n_negative
+
+
+def _claimed_roots(
+    Z: Array, L: Array, v: Array, lam: float, factors: Array, own: Array, gram: Array
+) -> Array:
+    """Where the solution says that the roots of M(v) are, in falling order.
+
+    A factor row f = sqrt(lam t) q stands for the root t. By the residual
+    R = (M + t) f, the true root is larger by about R' (L + t)^-1 R / |f|^2.
+    """
+    squared = gram[:, np.arange(gram.shape[1]), np.arange(gram.shape[1])]
+    t = squared / lam
+    residual = (own * (1.0 + v)[:, :, None]).transpose(0, 2, 1) @ Z
+    weights = L + t[:, :, None]
+    residual -= factors * weights
+    residual *= residual
+    residual /= weights
+    shift = residual.sum(axis=2) / np.where(squared > 0.0, squared, 1.0)
+    roots = np.where(squared > 0.0, t + _SHIFT_MARGIN * shift, 0.0)
+    return np.asarray(-np.sort(-roots, axis=1))
 
 
 def _factors_of(chunk: ClassChunk, solution: QMLSolution) -> Array:

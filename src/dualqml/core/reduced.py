@@ -16,7 +16,6 @@ classes share a batch.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +47,27 @@ class Evaluation:
     eigenvalues: Array  # (C, d) ascending
     vectors: Array  # (C, d, d)
     responses: Array  # (C, k, d): B @ vectors
+
+    def take(self, keep: Mask) -> "Evaluation":
+        """The part that belongs to some of the classes."""
+        return Evaluation(
+            self.value[keep],
+            self.gradient[keep],
+            self.eigenvalues[keep],
+            self.vectors[keep],
+            self.responses[keep],
+        )
+
+    def where(self, mine: Mask, other: "Evaluation") -> "Evaluation":
+        """This evaluation where `mine` is true, `other` elsewhere."""
+        row, cube = mine[:, None], mine[:, None, None]
+        return Evaluation(
+            np.where(mine, self.value, other.value),
+            np.where(row, self.gradient, other.gradient),
+            np.where(row, self.eigenvalues, other.eigenvalues),
+            np.where(cube, self.vectors, other.vectors),
+            np.where(cube, self.responses, other.responses),
+        )
 
 
 @dataclass
@@ -205,76 +225,140 @@ def minimise(
     ReducedSolution
         The last accepted point of each class; `violation` tells how good it is.
     """
-    n_classes, k, d = B.shape
-    v = np.where(real, np.maximum(v, 0.0), 0.0)
+    n_classes, _, d = B.shape
     out = ReducedSolution(
-        v,
-        np.empty((n_classes, d)),
-        np.empty((n_classes, d, d)),
-        np.full(n_classes, np.inf),
-        np.zeros(n_classes, dtype=np.int64),
+        v=np.empty_like(v),
+        eigenvalues=np.empty((n_classes, d)),
+        vectors=np.empty((n_classes, d, d)),
+        violation=np.empty(n_classes),
+        n_evaluations=np.empty(n_classes, dtype=np.int64),
     )
-    # State of the line search. A class's first point is always accepted.
-    todo = np.arange(n_classes)
-    value = np.full(n_classes, np.inf)
-    step = np.zeros_like(v)
-    slope = np.zeros(n_classes)
-    length = np.ones(n_classes)
-    best = np.full(n_classes, np.inf)
-    stalled = np.zeros(n_classes, dtype=np.int64)
-    everyone = True
-    for _ in range(max_evaluations):
-        rows: Any = slice(None) if everyone else todo
-        trial = np.maximum(out.v[rows] + length[rows, None] * step[rows], 0.0)
-        at = evaluate(A[rows], B[rows], trial, inv_lam, real[rows])
-        out.n_evaluations[rows] += 1
-        violation = relative_violation(trial, at.gradient, inv_lam)
-        target = value[rows] + _ARMIJO * length[rows] * slope[rows]
-        slack = _ROUNDING_SLACK * np.abs(at.value)
-        good = at.value <= target
-        good |= (violation <= 0.7 * out.violation[rows]) & (
-            at.value <= value[rows] + slack
-        )
-        if not good.all():
-            length[todo[~good]] *= np.where(length[todo[~good]] > 0.2, 0.5, 0.2)
-            at = Evaluation(
-                at.value[good],
-                at.gradient[good],
-                at.eigenvalues[good],
-                at.vectors[good],
-                at.responses[good],
-            )
-            trial, violation = trial[good], violation[good]
-        accepted = todo[good]
-        rows = slice(None) if accepted.size == n_classes else accepted
-        out.v[rows], value[rows] = trial, at.value
-        out.eigenvalues[rows], out.vectors[rows] = at.eigenvalues, at.vectors
-        out.violation[rows] = violation
-        improved = violation < 0.7 * best[rows]
-        best[rows] = np.minimum(best[rows], violation)
-        stalled[todo] += 1
-        stalled[accepted[improved]] = 0
-        finished = out.violation <= tol
-        finished |= (stalled >= _STALL_EVALUATIONS) & (best < _STALL_VIOLATION)
-        moving = ~finished[accepted]
-        if moving.any():
-            rows = accepted[moving]
-            g, w = at.gradient[moving], at.eigenvalues[moving]
-            flat = w[:, 0] >= 0.0
-            H = generalised_hessian(
-                Evaluation(
-                    at.value[moving], g, w, at.vectors[moving], at.responses[moving]
-                )
-            )
-            s = bounded_newton_step(H, g, trial[moving], real[rows])
-            if flat.any():
-                # M(v) is positive semidefinite: no curvature, and f falls in
-                # every direction. Double the weights until it is not.
-                s[flat] = np.where(real[rows[flat]], 1.0 + trial[moving][flat], 0.0)
-            step[rows], length[rows] = s, 1.0
-            slope[rows] = (g * s).sum(axis=1)
-        todo = todo[~finished[todo]]
-        everyone = todo.size == n_classes
-        if todo.size == 0:
-            break
+    search = _Search.begin(A, B, np.where(real, np.maximum(v, 0.0), 0.0), real)
+    for n_evaluations in range(1, max_evaluations + 1):
+        finished = search.advance(inv_lam, tol)
+        if n_evaluations == max_evaluations:
+            finished[:] = True
+        if finished.any():
+            search.write(out, finished, n_evaluations)
+            if finished.all():
+                break
+            search = search.select(~finished)
+        search.turn()
     return out
+
+
+@dataclass
+class _Search:
+    """Line searches of the classes that are still under way."""
+
+    index: NDArray[np.intp]  # which classes of the batch they are
+    A: Array
+    B: Array
+    real: Mask
+    v: Array  # accepted points
+    at: Evaluation  # what holds there
+    violation: Array
+    step: Array  # directions, and the length to try next
+    slope: Array
+    length: Array
+    best: Array  # smallest violation so far, and evaluations since it fell
+    stalled: NDArray[np.int64]
+
+    @classmethod
+    def begin(cls, A: Array, B: Array, v: Array, real: Mask) -> "_Search":
+        n_classes = B.shape[0]
+        infinite = np.full(n_classes, np.inf)
+        nothing = np.zeros(n_classes)
+        empty = np.empty((n_classes, 0))
+        return cls(
+            index=np.arange(n_classes),
+            A=A,
+            B=B,
+            real=real,
+            v=v,
+            # No value yet: the first point is always accepted.
+            at=Evaluation(infinite, empty, empty, empty, empty),
+            violation=infinite,
+            step=np.zeros_like(v),
+            slope=nothing,
+            length=np.ones(n_classes),
+            best=infinite,
+            stalled=np.zeros(n_classes, dtype=np.int64),
+        )
+
+    def advance(self, inv_lam: float, tol: float) -> Mask:
+        """Try the next point of every class; tells which classes are done."""
+        trial = np.maximum(self.v + self.length[:, None] * self.step, 0.0)
+        at = evaluate(self.A, self.B, trial, inv_lam, self.real)
+        violation = relative_violation(trial, at.gradient, inv_lam)
+        value = self.at.value
+        good = at.value <= value + _ARMIJO * self.length * self.slope
+        good |= (violation <= 0.7 * self.violation) & (
+            at.value <= value + _ROUNDING_SLACK * np.abs(at.value)
+        )
+        if good.all():
+            self.v, self.at, self.violation = trial, at, violation
+            self.length = np.zeros_like(self.length)
+        else:
+            shrunk = self.length * np.where(self.length > 0.2, 0.5, 0.2)
+            self.length = np.where(good, 0.0, shrunk)
+            self.v = np.where(good[:, None], trial, self.v)
+            self.at = at.where(good, self.at)
+            self.violation = np.where(good, violation, self.violation)
+        improved = self.violation < 0.7 * self.best
+        self.stalled = np.where(improved, 0, self.stalled + 1)
+        self.best = np.minimum(self.best, self.violation)
+        stuck = (self.stalled >= _STALL_EVALUATIONS) & (self.best < _STALL_VIOLATION)
+        return (self.violation <= tol) | stuck
+
+    def turn(self) -> None:
+        """A new direction for every class whose last point was accepted."""
+        moved = self.length == 0.0
+        if moved.all():
+            self.step = self.direction()
+            self.slope = (self.at.gradient * self.step).sum(axis=1)
+            self.length = np.ones_like(self.length)
+        elif moved.any():
+            part = self.select(moved)
+            part.turn()
+            self.step[moved], self.slope[moved] = part.step, part.slope
+            self.length[moved] = 1.0
+
+    def direction(self) -> Array:
+        step = bounded_newton_step(
+            generalised_hessian(self.at), self.at.gradient, self.v, self.real
+        )
+        flat = self.at.eigenvalues[:, 0] >= 0.0
+        if flat.any():
+            # M(v) is positive semidefinite: no curvature, and f falls in every
+            # direction. Double the weights until it is not.
+            step[flat] = np.where(self.real[flat], 1.0 + self.v[flat], 0.0)
+        return step
+
+    def select(self, keep: Mask) -> "_Search":
+        return _Search(
+            self.index[keep],
+            self.A[keep],
+            self.B[keep],
+            self.real[keep],
+            self.v[keep],
+            self.at.take(keep),
+            self.violation[keep],
+            self.step[keep],
+            self.slope[keep],
+            self.length[keep],
+            self.best[keep],
+            self.stalled[keep],
+        )
+
+    def write(self, out: ReducedSolution, finished: Mask, n_evaluations: int) -> None:
+        if finished.all() and self.index.size == out.violation.size:
+            out.v, out.violation = self.v, self.violation
+            out.eigenvalues, out.vectors = self.at.eigenvalues, self.at.vectors
+            out.n_evaluations[:] = n_evaluations
+            return
+        rows = self.index[finished]
+        out.v[rows], out.violation[rows] = self.v[finished], self.violation[finished]
+        out.eigenvalues[rows] = self.at.eigenvalues[finished]
+        out.vectors[rows] = self.at.vectors[finished]
+        out.n_evaluations[rows] = n_evaluations

@@ -81,11 +81,16 @@ class ScatterSpectrum:
         ndarray of shape (n_rows, n_features)
             ``rows @ Q'``.
         """
-        out = np.empty((rows.shape[0], self.samples.shape[1]))
-        for start in range(0, rows.shape[0], _ROW_BLOCK):
+        n_rows, n_features = rows.shape[0], self.samples.shape[1]
+        basis_T = None if self.basis is None else self.basis.T
+        if basis_T is None and n_rows > n_features:
+            # For so many rows, forming Q first is the shorter way.
+            basis_T = (self.coordinates / self.eigenvalues).T @ self.samples
+        out = np.empty((n_rows, n_features))
+        for start in range(0, n_rows, _ROW_BLOCK):
             block = rows[start : start + _ROW_BLOCK]
-            if self.basis is not None:
-                out[start : start + _ROW_BLOCK] = block @ self.basis.T
+            if basis_T is not None:
+                out[start : start + _ROW_BLOCK] = block @ basis_T
             else:
                 weights = (block / self.eigenvalues) @ self.coordinates.T
                 out[start : start + _ROW_BLOCK] = weights @ self.samples

