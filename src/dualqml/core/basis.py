@@ -106,7 +106,7 @@ class RationalBasis:
         distance = np.abs(np.log(grid / root[:, None]))
         # Well apart: a factor of two. If none is, the one farthest from all.
         distance = np.where(apart > np.log(2.0), distance, 1e3 - apart)
-        return grid[np.arange(grid.shape[0]), distance.argmin(axis=1)]
+        return np.asarray(grid[np.arange(grid.shape[0]), distance.argmin(axis=1)])
 
     def reduced(self) -> tuple[Array, Array, Array]:
         """The problem in an orthonormal basis of the vectors held.
@@ -173,13 +173,14 @@ def _inverse_cholesky(gram: Array) -> Array:
         factor = np.linalg.cholesky(gram + _GRAM_RIDGE * identity)
     except np.linalg.LinAlgError:
         factor = np.stack([_ridged_cholesky(matrix) for matrix in gram])
-    return np.linalg.inv(factor)
+    return np.asarray(np.linalg.inv(factor), dtype=np.float64)
 
 
 def _ridged_cholesky(matrix: Array) -> Array:
     ridge = _GRAM_RIDGE
     while True:
         try:
-            return np.linalg.cholesky(matrix + ridge * np.eye(matrix.shape[0]))
+            shifted = matrix + ridge * np.eye(matrix.shape[0])
+            return np.asarray(np.linalg.cholesky(shifted), dtype=np.float64)
         except np.linalg.LinAlgError:
             ridge *= 100.0

@@ -24,6 +24,10 @@ Index = NDArray[np.intp]
 _COARSE_TOL = 3e-2
 #: Newton iterations within which an easy lambda is solved.
 _EASY_ITERATIONS = 8
+#: A hard one is approached from smaller ones, in steps of these many a decade.
+_CONTINUATION_STEPS = (1, 4, 16)
+#: Smaller violations than this are not worth finer steps: it may be rounding.
+_ROUNDING_VIOLATION = 1e-4
 #: First shift, in units of the largest single-sample root.
 _FIRST_SHIFT = 1.15
 #: Further shifts, in units of t1, the largest root found at level 1: three
@@ -40,6 +44,9 @@ _SMALLEST_SHIFT = 0.002
 #: Below this fraction of the smallest eigenvalue of the scatter, blocks are
 #: already exact and refined vectors are only noise.
 _FAR_BELOW_SPECTRUM = 1e-4
+#: Estimated gap, in units of the tolerance, at which a class is accepted: the
+#: estimate is a few times too small where M is much smaller than the scatter.
+_ACCEPTED_GAP = 0.5
 #: Allowed deviation of a Ritz vector's norm from one in the full space.
 _NORM_TOLERANCE = 1e-7
 #: Passes for classes that fail the test, one more block each.
@@ -158,12 +165,17 @@ class _Batch:
     ) -> ReducedSolution:
         """As :meth:`newton`; a hard (large) lambda is approached from smaller ones."""
         found = self.newton(rows, A, B, tol, max_iter=_EASY_ITERATIONS)
-        hard = np.flatnonzero(found.violation > tol)
-        if hard.size:
-            A, B = A[hard], B[hard]
-            for power in range(self.n_easings, 0, -1):
-                self.newton(rows[hard], A, B, _COARSE_TOL, easing=10.0**power)
-            again = self.newton(rows[hard], A, B, tol)
+        limit = tol
+        for steps_a_decade in _CONTINUATION_STEPS:
+            hard = np.flatnonzero(found.violation > limit)
+            if hard.size == 0:
+                break
+            limit = max(tol, _ROUNDING_VIOLATION)
+            A_hard, B_hard = A[hard], B[hard]
+            for step in range(self.n_easings * steps_a_decade, 0, -1):
+                easing = 10.0 ** (step / steps_a_decade)
+                self.newton(rows[hard], A_hard, B_hard, _COARSE_TOL, easing=easing)
+            again = self.newton(rows[hard], A_hard, B_hard, tol)
             better = np.flatnonzero(again.violation < found.violation[hard])
             _put(found, hard[better], _take(again, better))
             self.v[rows] = found.v
@@ -252,9 +264,7 @@ class _Batch:
             vectors = final.vectors[:, :, :k]
             responses = B @ vectors
             vectors = part.lift(T @ vectors)
-            failed, worst = self.judge(
-                own, part.Z, final, vectors, responses, t1[here]
-            )
+            failed, worst = self.judge(own, part.Z, final, vectors, responses, t1[here])
             again = np.flatnonzero(failed)
             if again.size:
                 self.insist(
@@ -330,7 +340,8 @@ class _Batch:
             out.v[keep], out.roots[keep] = v[better], roots[better]
             out.vectors[keep] = vectors[better]
             out.gap[keep], out.violation[keep] = gap[better], final.violation[better]
-        return (gap > 0.5 * self.tol) | (final.violation > self.tol), worst
+        failed = (gap > _ACCEPTED_GAP * self.tol) | (final.violation > self.tol)
+        return failed, worst
 
     def insist(
         self,

@@ -10,11 +10,12 @@ with the negative eigenvalues of
 
 bounded from above by Sylvester's law of inertia: M has exactly as many
 eigenvalues below -b as the k x k matrix D^-1 - Z (L + b)^-1 Z' has negative
-ones. No eigenvalue can hide from that count.
+ones, or D^{1/2} times it from both sides. No eigenvalue can hide from that
+count.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,11 @@ _CHUNK_BYTES = 500_000
 #: Margin above a root at which it is counted, and the smallest root counted,
 #: both in units of the class's largest root.
 _MARGIN, _FLOOR = 2e-9, 3e-5
-#: By how much a root's estimated error is enlarged for the first trial.
-_SHIFT_MARGIN = 1.3
+#: By how much a root's estimated error is enlarged for the first trial, and how
+#: large it may be in units of the largest root.
+_SHIFT_MARGIN, _SMALL_SHIFT = 1.3, 1e-6
+#: A Newton step below this fraction of the largest root is the last one.
+_LAST_STEP = 1e-4
 #: Counts tried for a root before its bound is given up.
 _MAX_ATTEMPTS = 12
 
@@ -97,20 +101,19 @@ def certify(
     >>> bool((certificate.gap < 1e-6).all())
     True
     """
-    n_classes = len(members)
-    columns = [np.empty(n_classes) for _ in range(5)]
-    n_negative = np.empty(n_classes, dtype=np.int64)
-    for chunk in class_chunks(members, spectrum.rank, _CHUNK_BYTES):
-        *values, counts = _certify_chunk(chunk, spectrum, solution)
-        for column, value in zip(columns, values, strict=True):
-            column[chunk.classes] = value
-        n_negative[chunk.classes] = counts
-    return Certificate(*columns, n_negative)
+    chunks = class_chunks(members, spectrum.rank, _CHUNK_BYTES)
+    parts = [_certify_chunk(chunk, spectrum, solution) for chunk in chunks]
+    order = np.argsort(np.concatenate([chunk.classes for chunk in chunks]))
+    columns = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])[order]
+        for field in fields(Certificate)
+    }
+    return Certificate(**columns)
 
 
 def _certify_chunk(
     chunk: ClassChunk, spectrum: ScatterSpectrum, solution: QMLSolution
-) -> tuple[Array, ...]:
+) -> Certificate:
     lam, L = solution.lam, spectrum.eigenvalues
     Z = chunk.gather(spectrum.coordinates)
     v = np.where(chunk.real, solution.dual[chunk.samples] / lam, 0.0)
@@ -119,13 +122,13 @@ def _certify_chunk(
     gram = factors @ factors.transpose(0, 2, 1)
     F = (own * own).sum(axis=2)
     lowest = np.where(chunk.real, F, np.inf).min(axis=1)
-    with np.errstate(divide="ignore"):
-        scale = np.maximum(1.0, 1.0 / lowest)
+    scale = np.maximum(1.0, 1.0 / np.where(lowest > 0.0, lowest, 1.0))
     # tr(P O_c) = sum over all samples of x'Px, less the own ones.
     total = ((factors * factors) @ L).sum(axis=1)
     extra = np.maximum(total - F.sum(axis=1), 0.0)
     squared_norm = (gram * gram).sum(axis=(1, 2))
     primal = 0.5 * squared_norm * scale**2 + lam * extra * scale
+    primal = np.where(lowest > 0.0, primal, np.inf)  # no scale makes it feasible
     n_possible = np.minimum(chunk.real.sum(axis=1), spectrum.rank)
     claimed = _claimed_roots(Z, L, v, lam, factors, own, gram)
     bounds, n_negative = _root_bounds(Z, L, v, n_possible, claimed)
@@ -134,9 +137,9 @@ def _certify_chunk(
     slack = np.where(chunk.real, v * np.abs(F - 1.0), 0.0).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         complementarity = np.where(sum_v > 0.0, slack / sum_v, np.inf)
-        gap = np.where(np.isfinite(primal), (primal - dual) / primal, np.inf)
+        gap = np.where(lowest > 0.0, (primal - dual) / primal, np.inf)
     violation = np.maximum(1.0 - lowest, 0.0)
-    return primal, dual, gap, violation, complementarity, n_negative
+    return Certificate(primal, dual, gap, violation, complementarity, n_negative)
 
 
 def _claimed_roots(
@@ -155,7 +158,9 @@ def _claimed_roots(
     residual *= residual
     residual /= weights
     shift = residual.sum(axis=2) / np.where(squared > 0.0, squared, 1.0)
-    roots = np.where(squared > 0.0, t + _SHIFT_MARGIN * shift, 0.0)
+    # A large estimate is a bad one: better to search upwards from the root.
+    small = shift <= _SMALL_SHIFT * t.max(axis=1, keepdims=True)
+    roots = np.where(small, t + _SHIFT_MARGIN * shift, t)
     return np.asarray(-np.sort(-roots, axis=1))
 
 
@@ -194,8 +199,9 @@ def _root_bounds(
     trial = np.concatenate([bounds[above], floor[:, 0]])
     is_floor = np.arange(owner.size) >= owner.size - n_classes
     n_negative = np.zeros(n_classes, dtype=np.int64)
+    Y = np.sqrt(1.0 + v)[:, :, None] * Z
     for attempt in range(_MAX_ATTEMPTS):
-        count, step = _count_roots_above(Z, L, v, owner, trial, allowed)
+        count, step = _count_roots_above(Y, L, owner, trial, allowed)
         if attempt == 0:
             n_negative[owner[is_floor]] = count[is_floor]
         failed = count > allowed
@@ -204,12 +210,15 @@ def _root_bounds(
             _record(bounds, owner[done], allowed[done], trial[done], proven_floor)
         if not failed.any():
             return bounds, n_negative
-        margin = _MARGIN * 4.0**attempt * largest[owner, 0]
-        trial = (trial + 1.02 * step + margin)[failed]
+        # The eigenvalue is concave in b: a Newton step never goes too far. The
+        # last, small one is enlarged to get past the root.
+        scale = largest[owner, 0]
+        step = np.where(step < _LAST_STEP * scale, 1.02 * step, step)
+        trial = (trial + step + _MARGIN * 4.0**attempt * scale)[failed]
         owner, allowed = owner[failed], allowed[failed]
         is_floor = is_floor[failed]
     # Never proven: no root exceeds the trace of Z'DZ.
-    trace = ((1.0 + v)[:, :, None] * Z * Z).sum(axis=(1, 2))
+    trace = (Y * Y).sum(axis=(1, 2))
     for proven_floor in (False, True):
         rest = is_floor == proven_floor
         _record(bounds, owner[rest], allowed[rest], trace[owner[rest]], proven_floor)
@@ -228,15 +237,15 @@ def _record(
 
 
 def _count_roots_above(
-    Z: Array, L: Array, v: Array, owner: Index, b: Array, allowed: Index
+    weighted_own: Array, L: Array, owner: Index, b: Array, allowed: Index
 ) -> tuple[Index, Array]:
     """Number of eigenvalues of M(v) below -b, for pairs of a class and a b.
 
     Also returns the Newton step in b after which only `allowed` remain: the
-    eigenvalues of D^-1 - Z (L + b)^-1 Z' rise with b, at the rate
-    |(L + b)^-1 Z'y|^2 for the unit eigenvector y.
+    eigenvalues of I - Y (L + b)^-1 Y' with Y = D^{1/2} Z rise with b, at the
+    rate |(L + b)^-1 Y'y|^2 for the unit eigenvector y.
     """
-    k, rank = Z.shape[1:]
+    k, rank = weighted_own.shape[1:]
     count = np.empty(owner.size, dtype=np.intp)
     newton_step = np.zeros(owner.size)
     size = max(1, _CHUNK_BYTES // (8 * k * rank))
@@ -244,16 +253,16 @@ def _count_roots_above(
     for start in range(0, owner.size, size):
         part = slice(start, start + size)
         root_weight = 1.0 / np.sqrt(L + b[part, None])
-        weighted = Z[owner[part]]
+        weighted = weighted_own[owner[part]]
         weighted *= root_weight[:, None, :]
         S = -(weighted @ weighted.transpose(0, 2, 1))
-        # A padded sample has a zero row: its positive diagonal counts nothing.
-        S[:, diagonal, diagonal] += 1.0 / (1.0 + v[owner[part]])
-        w, Y = np.linalg.eigh(S)
+        # A padded sample has a zero row: its unit diagonal counts nothing.
+        S[:, diagonal, diagonal] += 1.0
+        w, vectors = np.linalg.eigh(S)
         count[part] = (w < 0.0).sum(axis=1)
         failed = np.flatnonzero(count[part] > allowed[part])
         index = allowed[part][failed]
-        y = Y[failed, :, index]
+        y = vectors[failed, :, index]
         direction = (y[:, None, :] @ weighted[failed])[:, 0] * root_weight[failed]
         rate = (direction * direction).sum(axis=1)
         newton_step[start + failed] = -w[failed, index] / rate

@@ -18,7 +18,7 @@ from dualqml.core.cascade import BatchSolution, solve_batch
 from dualqml.core.chunks import ClassChunk, class_chunks
 from dualqml.core.solution import QMLSolution
 from dualqml.core.spectrum import ScatterSpectrum
-from dualqml.core.start import SingleSampleTable, single_sample_table
+from dualqml.core.start import single_sample_table
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -59,7 +59,7 @@ class Evaluation:
         )
 
     def where(self, mine: Mask, other: "Evaluation") -> "Evaluation":
-        """This evaluation where `mine` is true, `other` elsewhere."""
+        """What holds here where `mine` is true, `other` elsewhere."""
         row, cube = mine[:, None], mine[:, None, None]
         return Evaluation(
             np.where(mine, self.value, other.value),
@@ -105,7 +105,7 @@ def relative_violation(v: Array, gradient: Array, inv_lam: float) -> Array:
     in spite of a positive multiplier.
     """
     residual = np.where(v > 0.0, np.abs(gradient), np.maximum(-gradient, 0.0))
-    return residual.max(axis=1) / inv_lam
+    return np.asarray(residual.max(axis=1) / inv_lam)
 
 
 def generalised_hessian(at: Evaluation) -> Array:

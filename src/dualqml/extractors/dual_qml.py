@@ -3,7 +3,7 @@
 
 import warnings
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -33,16 +33,16 @@ Index = NDArray[np.intp]
 
 
 class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Quadratic features by quadratic matrix learning (QML).
+    r"""Quadratic features by quadratic matrix learning (QML).
 
     For every class c it learns the positive semidefinite matrix P_c that
     solves, over the samples I_c of the class and E_c of all others,
 
     .. math::
 
-        \\min_{P_c \\succeq 0} \\tfrac12 \\|P_c\\|_F^2
-        + \\lambda \\sum_{x \\in E_c} x^T P_c x
-        \\quad \\text{s.t.} \\quad x^T P_c x \\ge 1, \\; x \\in I_c,
+        \min_{P_c \succeq 0} \tfrac12 \|P_c\|_F^2
+        + \lambda \sum_{x \in E_c} x^T P_c x
+        \quad \text{s.t.} \quad x^T P_c x \ge 1, \; x \in I_c,
 
     and describes a sample by the values x'P_c x of all classes [1]_. The
     problem is convex and is solved to a certificate, for all classes at once.
@@ -136,7 +136,7 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     {'optimal'}
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "lam": [Interval(Real, 0, None, closed="neither")],
         "solver": [StrOptions({"newton", "lbfgs", "sdp"})],
         "tol": [Interval(Real, 0, None, closed="neither")],

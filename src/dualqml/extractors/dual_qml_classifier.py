@@ -3,7 +3,7 @@
 
 from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -108,7 +108,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DualQML._parameter_constraints,
         "rule": [StrOptions({"cosine", "max"})],
     }
@@ -206,6 +206,12 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         check_is_fitted(self)
         features = np.asarray(self.transform(X), dtype=np.float64)
         return np.asarray(self.classes_[self._decide(features)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Even functions of x: alone they cannot tell x from -x.
+        tags.classifier_tags.poor_score = self.rule == "max"
+        return tags
 
     def _decide(self, features: Array) -> Index:
         if self.rule == "max":
@@ -305,7 +311,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: constraint
         for name, constraint in DualQMLClassifier._parameter_constraints.items()
         if name not in ("lam", "solver")

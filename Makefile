@@ -1,0 +1,45 @@
+# Everything happens in .venv, made on first use with every extra.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test lint bench docs test-oldest clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[sdp,plot,demo,dev]"
+	touch $@
+
+demo: $(READY)
+	$(BIN)/python examples/orl_faces.py
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+# The estimator checks on the oldest versions that pyproject.toml allows.
+test-oldest:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet "numpy==1.26.*" "scipy==1.11.*" \
+	    "scikit-learn==1.6.0" "joblib==1.3.*" "threadpoolctl==3.2.*" \
+	    pytest pytest-timeout hypothesis
+	.venv-oldest/bin/python -m pip install --quiet --no-deps --editable .
+	.venv-oldest/bin/python -m pytest -q tests/extractors tests/core
+
+clean:
+	rm -rf $(VENV) .venv-oldest docs/_build docs/api/generated

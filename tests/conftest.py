@@ -1,0 +1,28 @@
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from benchmarks.datasets import has_database
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_blas_thread_each():
+    # Tests run in parallel processes; more BLAS threads would only collide.
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
+def pytest_runtest_setup(item):
+    marker = item.get_closest_marker("realdata")
+    if marker:
+        missing = [name for name in marker.args if not has_database(name)]
+        if missing:
+            pytest.skip(
+                f"research database {', '.join(missing)} not available; set "
+                "DUALQML_DATA to the folder that has it"
+            )
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
