@@ -1,5 +1,7 @@
 """Random QML problems for the tests."""
 
+import itertools
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -38,7 +40,7 @@ def dense_matrices(spectrum, solution):
     """P_c of every class in the space of the samples, as full matrices."""
     rows = spectrum.back_project(solution.factors)
     first = solution.first_rows
-    return [rows[a:b].T @ rows[a:b] for a, b in zip(first[:-1], first[1:], strict=True)]
+    return [rows[a:b].T @ rows[a:b] for a, b in itertools.pairwise(first)]
 
 
 @st.composite

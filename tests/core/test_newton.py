@@ -192,7 +192,7 @@ def test_memory_of_the_temporaries_is_bounded():
     (solution,) = newton_path(spectrum, members, [1.0], chunk_bytes=100_000)
     tracemalloc.start()
     (solution,) = newton_path(spectrum, members, [1.0], chunk_bytes=100_000)
-    held, peak = tracemalloc.get_traced_memory()
+    _held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     kept = solution.factors.nbytes
     # The chunks' own results are kept until they are gathered: one more copy.

@@ -31,7 +31,7 @@ Index = NDArray[np.intp]
 _CHUNK_BYTES = 500_000
 #: Margin above a root at which it is counted, and the smallest root counted,
 #: both in units of the class's largest root.
-_MARGIN, _FLOOR = 2e-9, 3e-5
+_MARGIN, _FLOOR = 1e-11, 3e-6
 #: By how much a root's estimated error is enlarged for the first trial, and how
 #: large it may be in units of the largest root.
 _SHIFT_MARGIN, _SMALL_SHIFT = 1.3, 1e-6
@@ -60,7 +60,7 @@ class Certificate:
         Largest ``u_i |x_i'Px_i - 1|``, relative to the sum of the u_i.
     n_negative : ndarray of shape (n_classes,)
         Negative eigenvalues of ``lam O_c - sum u_i x_i x_i'``, those below a
-        fraction 3e-5 of the largest in magnitude not counted.
+        fraction 3e-6 of the largest in magnitude not counted.
     """
 
     primal: Array
@@ -210,11 +210,11 @@ def _root_bounds(
             _record(bounds, owner[done], allowed[done], trial[done], proven_floor)
         if not failed.any():
             return bounds, n_negative
-        # The eigenvalue is concave in b: a Newton step never goes too far. The
-        # last, small one is enlarged to get past the root.
+        # The lowest eigenvalue is concave in b, so its Newton steps never go too
+        # far. The last, small one is enlarged to get past the root.
         scale = largest[owner, 0]
         step = np.where(step < _LAST_STEP * scale, 1.02 * step, step)
-        trial = (trial + step + _MARGIN * 4.0**attempt * scale)[failed]
+        trial = (trial + step + _MARGIN * 8.0**attempt * scale)[failed]
         owner, allowed = owner[failed], allowed[failed]
         is_floor = is_floor[failed]
     # Never proven: no root exceeds the trace of Z'DZ.

@@ -24,6 +24,7 @@ from dualqml.core import (
     scatter_spectrum,
     solve,
 )
+from dualqml.core.spectrum import RANK_TOLERANCE
 from dualqml.extractors._compat import Interval, StrOptions, _fit_context
 from dualqml.extractors._quadratic import quadratic_features
 from dualqml.extractors._threads import one_blas_thread
@@ -234,7 +235,10 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ) -> tuple[Array, Index]:
         """Check the input; set `classes_`; return doubles and class codes."""
         data, target = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        check_classification_targets(target)
+        with warnings.catch_warnings():
+            # Few samples of many classes are our normal case.
+            warnings.filterwarnings("ignore", "The number of unique classes")
+            check_classification_targets(target)
         self.classes_, codes = np.unique(target, return_inverse=True)
         if self.classes_.size < 2:
             raise ValueError(
@@ -292,27 +296,31 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 stacklevel=3,
             )
 
-    def _usable_spectrum(self, data: Array) -> tuple[ScatterSpectrum, Index]:
+    def _usable_spectrum(
+        self, data: Array, rows: Index | None = None
+    ) -> tuple[ScatterSpectrum, Index]:
         """Spectrum of the samples that can satisfy x'Px >= 1, and which they are.
 
-        Not zero, and not invisible beside the other samples: a sample whose
-        norm is a millionth of theirs may vanish with the noise of the spectrum.
+        Not zero, and not so small that they vanish beside the other samples
+        with the noise of the spectrum. `rows` are their numbers for messages.
         """
+        rows = np.arange(data.shape[0]) if rows is None else rows
         squared_norms = np.einsum("ij,ij->i", data, data)
         used = np.flatnonzero(squared_norms > 0.0)
         if used.size < data.shape[0] and self.zero_samples == "error":
-            zero = np.flatnonzero(squared_norms <= 0.0)
+            zero = rows[squared_norms <= 0.0]
             raise InfeasibleError(_zero_message(zero, "zero vectors"))
         while used.size:
             part = data if used.size == data.shape[0] else data[used]
             spectrum = scatter_spectrum(part)
-            seen = np.einsum("ij,ij->i", spectrum.coordinates, spectrum.coordinates)
-            lost = seen < 0.5 * squared_norms[used]
+            Z, L = spectrum.coordinates, spectrum.eigenvalues
+            lost = np.einsum("ij,ij->i", Z, Z) < 0.5 * squared_norms[used]
+            lost |= squared_norms[used] <= RANK_TOLERANCE * L[-1]
             if not lost.any():
                 return spectrum, used
             if self.zero_samples == "error":
                 what = "numerically zero beside the other samples"
-                raise InfeasibleError(_zero_message(used[lost], what))
+                raise InfeasibleError(_zero_message(rows[used[lost]], what))
             used = used[~lost]
         raise InfeasibleError("All samples are zero vectors; nothing can be learnt")
 

@@ -388,7 +388,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         self, data: Array, codes: Index, train: Index, held_out: Index, lams: Array
     ) -> Array:
         """Error rate on the held-out samples for each lambda."""
-        spectrum, used = self._usable_spectrum(data[train])
+        spectrum, used = self._usable_spectrum(data[train], train)
         present, fold_codes = np.unique(codes[train][used], return_inverse=True)
         probes = spectrum.project(data[held_out])
         errors = np.empty(lams.size)

