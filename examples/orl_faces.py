@@ -80,11 +80,8 @@ def main():
     print(f"  largest duality gap     {qml.duality_gap_.max():.1e}")
     print(f"  largest violation       {qml.violation_.max():.1e}")
     print(f"  ranks of the matrices   {qml.ranks_.min()} to {qml.ranks_.max()}")
-    print(
-        f"  model                   {qml.components_.nbytes / 1e6:.2f} MB, where ",
-        end="",
-    )
-    print(f"full matrices take {8e-6 * 40 * X.shape[1] ** 2:.0f} MB")
+    size, full = qml.components_.nbytes / 1e6, 8e-6 * 40 * X.shape[1] ** 2
+    print(f"  size of the model       {size:.2f} MB; full matrices: {full:.0f} MB")
 
 
 if __name__ == "__main__":

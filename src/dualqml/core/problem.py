@@ -30,7 +30,22 @@ def extra_class_scatter(X_extra: Array) -> Array:
 
 
 def objective(P: Array, O: Array, lam: float) -> float:
-    """Objective of (2) and (5), ``1/2 |P|_F^2 + lam tr(P O)``."""
+    """Objective of (2) and (5), ``1/2 |P|_F^2 + lam tr(P O)``.
+
+    Parameters
+    ----------
+    P : ndarray of shape (n_features, n_features)
+        A symmetric matrix.
+    O : ndarray of shape (n_features, n_features)
+        Scatter of the samples of all other classes.
+    lam : float
+        The regularisation parameter.
+
+    Returns
+    -------
+    float
+        What is to be minimised.
+    """
     return float(0.5 * np.sum(P * P) + lam * np.sum(P * O))
 
 
@@ -38,17 +53,57 @@ def responses(P: Array, X: Array) -> Array:
     """The quadratic projections x'Px of (4), one for each row of X.
 
     Constraint of (5): at least one for every sample of the class.
+
+    Parameters
+    ----------
+    P : ndarray of shape (n_features, n_features)
+        A symmetric matrix.
+    X : ndarray of shape (n_samples, n_features)
+        Samples.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        x'Px of each sample.
     """
     return np.asarray(((X @ P) * X).sum(axis=1))
 
 
 def dual_matrix(u: Array, X_own: Array, O: Array, lam: float) -> Array:
-    """``lam O - sum_i u_i x_i x_i'``, whose parts appear in (11) to (13)."""
+    """``lam O - sum_i u_i x_i x_i'``, whose parts appear in (11) to (13).
+
+    Parameters
+    ----------
+    u : ndarray of shape (n_own,)
+        Multipliers of the constraints.
+    X_own : ndarray of shape (n_own, n_features)
+        Samples of the class.
+    O : ndarray of shape (n_features, n_features)
+        Scatter of the samples of all other classes.
+    lam : float
+        The regularisation parameter.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_features)
+        A symmetric matrix with at most n_own negative eigenvalues.
+    """
     return lam * O - (X_own.T * u) @ X_own
 
 
 def split_parts(A: Array) -> tuple[Array, Array]:
-    """Positive and negative part of a symmetric matrix, ``A = A_+ + A_-``."""
+    """Positive and negative part of a symmetric matrix, ``A = A_+ + A_-``.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        A symmetric matrix.
+
+    Returns
+    -------
+    positive, negative : ndarray of shape (n, n)
+        The parts of the positive and of the negative eigenvalues.
+    """
     w, Q = np.linalg.eigh(A)
     positive = (Q * np.maximum(w, 0.0)) @ Q.T
     negative = (Q * np.minimum(w, 0.0)) @ Q.T
@@ -99,5 +154,21 @@ def recover(u: Array, X_own: Array, O: Array, lam: float) -> Array:
 
     ``K = (lam O - sum u I)_+`` and ``P = K - lam O + sum u I``, that is minus
     the negative part of the same matrix.
+
+    Parameters
+    ----------
+    u : ndarray of shape (n_own,)
+        Multipliers of the constraints.
+    X_own : ndarray of shape (n_own, n_features)
+        Samples of the class.
+    O : ndarray of shape (n_features, n_features)
+        Scatter of the samples of all other classes.
+    lam : float
+        The regularisation parameter.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_features)
+        The positive semidefinite matrix P; optimal if u is.
     """
     return -split_parts(dual_matrix(u, X_own, O, lam))[1]

@@ -67,7 +67,7 @@ def solve(
     >>> X = np.array([[1.0, 0.1], [0.9, -0.1], [0.1, 1.0], [-0.1, 0.8]])
     >>> members = [np.array([0, 1]), np.array([2, 3])]
     >>> solve(scatter_spectrum(X), members, lam=1.0).ranks
-    array([2, 2])
+    array([1, 1])
     """
     if max_iter is None:
         max_iter = DEFAULT_MAX_ITER[solver]

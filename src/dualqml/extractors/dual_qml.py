@@ -86,7 +86,7 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels.
-    components_ : ndarray of shape (sum of ranks, n_features_in_)
+    components_ : ndarray of shape (sum of ranks, n_features)
         The factors of all classes, stacked: P_c is the sum of v v' over the
         rows v of class c. Class c has ``ranks_[c]`` rows, in the order of
         `classes_`.
@@ -109,7 +109,7 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         The lambda that was used on the data as given.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features seen during fit, where X has string names.
 
     See Also
@@ -215,7 +215,7 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_features_in_, n_features_in_)
+        ndarray of shape (n_features, n_features)
             The positive semidefinite quadratic matrix.
         """
         check_is_fitted(self)

@@ -65,7 +65,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels.
-    components_ : ndarray of shape (sum of ranks, n_features_in_)
+    components_ : ndarray of shape (sum of ranks, n_features)
         The factors of all classes, stacked, see :class:`DualQML`.
     ranks_ : ndarray of shape (n_classes,)
         The rank of each quadratic matrix.
@@ -88,7 +88,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         Their classes, as indices into `classes_` (rule "cosine").
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features seen during fit, where X has string names.
 
     See Also
@@ -104,8 +104,8 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     >>> X, y = load_digits(return_X_y=True)
     >>> X = normalize(X - X.mean(axis=0))
     >>> model = DualQMLClassifier(lam=10.0).fit(X[:100], y[:100])
-    >>> bool(model.score(X[100:], y[100:]) > 0.85)
-    True
+    >>> model.predict(X[:4])
+    array([0, 1, 2, 3])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -269,7 +269,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         Error rate on the held-out samples of each fold.
     classes_ : ndarray of shape (n_classes,)
         The class labels.
-    components_ : ndarray of shape (sum of ranks, n_features_in_)
+    components_ : ndarray of shape (sum of ranks, n_features)
         The factors of all classes, stacked, see :class:`DualQML`.
     ranks_ : ndarray of shape (n_classes,)
         The rank of each quadratic matrix.
@@ -290,7 +290,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         Their classes, as indices into `classes_` (rule "cosine").
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features seen during fit, where X has string names.
 
     See Also
@@ -307,8 +307,8 @@ class DualQMLClassifierCV(DualQMLClassifier):
     >>> model = DualQMLClassifierCV(cv=5).fit(X[:100], y[:100])
     >>> model.cv_errors_.shape
     (5, 7)
-    >>> bool(model.score(X[100:], y[100:]) > 0.85)
-    True
+    >>> model.best_lam_
+    0.32
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -1,0 +1,33 @@
+import dualqml
+
+project = "dualqml"
+author = "The dualqml developers"
+copyright = "2026, The dualqml developers"
+version = release = dualqml.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+autosummary_generate = True
+numpydoc_show_class_members = False
+numpydoc_validation_checks = {"GL08", "PR01", "PR02", "PR03", "RT01"}
+numpydoc_validation_exclude = {
+    # Dataclasses: their fields are documented as attributes.
+    r"\.(Certificate|Database|QMLSolution|ScatterSpectrum)$",
+    # Made by scikit-learn.
+    r"_request$",
+}
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates"]
+nitpicky = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "dualqml"
+html_theme_options = {"navbar_end": ["theme-switcher"], "show_prev_next": False}
+# Formulas are typeset by the browser; without a network they show as TeX.

@@ -1,0 +1,43 @@
+"""What the documents show is what happens."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def example(name):
+    """The first Python block of a document."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+
+
+def output_of(code):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, "example", "exec"), {})
+    return out.getvalue()
+
+
+def test_readme_example_prints_what_the_readme_says():
+    pytest.importorskip("PIL")
+    printed = output_of(example("README.md"))
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    promised = re.findall(r"^    (\S.*?)\s+([\d.]+) % errors$", readme, re.MULTILINE)
+    got = re.findall(r"^(\S.*?)\s+([\d.]+) % errors$", printed, re.MULTILINE)
+    assert [name for name, _ in got] == [name for name, _ in promised]
+    for (_, ours), (_, theirs) in zip(got, promised, strict=True):
+        # Three images of 320, for other versions of the libraries.
+        assert float(ours) == pytest.approx(float(theirs), abs=1.0)
+    gap = re.search(r"largest duality gap\s+(\S+)", printed)[1]
+    assert float(gap) <= 1e-6
+
+
+def test_quickstart_example_runs():
+    pytest.importorskip("PIL")
+    printed = output_of(example("docs/quickstart.md"))
+    assert float(printed.split()[0]) < 25.0
