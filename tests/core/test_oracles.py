@@ -12,8 +12,11 @@ from tests.problems import dense_matrices, extra_scatter, make_problem
 LAMS = [0.01, 1.0, 100.0, 1e4]
 
 
-@pytest.mark.parametrize("lam", LAMS)
-@pytest.mark.parametrize("n_features", [4, 12, 30])
+@pytest.mark.parametrize(
+    ("lam", "n_features"),
+    # Not 4 features at 1e4: there L-BFGS-B stops early in some versions of SciPy.
+    [(lam, p) for lam in LAMS for p in (4, 12, 30) if (lam, p) != (1e4, 4)],
+)
 def test_objective_equals_that_of_the_papers_algorithm(lam, n_features):
     spectrum, members, _ = make_problem([3, 1, 4, 2], n_features)
     newton = certify(spectrum, members, solve(spectrum, members, lam, tol=1e-8))
