@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dualqml.core.arrays import Array
 
 DATA_FOLDER = Path(
     os.environ.get(

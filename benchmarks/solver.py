@@ -28,7 +28,9 @@ from dualqml.core import (
     solve,
 )
 from dualqml.core.basis import RationalBasis
+from dualqml.core.chunks import class_chunks
 from dualqml.core.lbfgs import solve_lbfgs
+from dualqml.core.newton import CHUNK_BYTES
 from dualqml.core.sdp import solve_class_sdp
 from dualqml.extractors._quadratic import quadratic_features
 
@@ -109,6 +111,19 @@ def scs_seconds(
     return time.process_time() - start
 
 
+def thread_speed_up(
+    spectrum: ScatterSpectrum, members: Sequence[NDArray[np.intp]]
+) -> float:
+    """Wall time of the class solves with one thread over that with two."""
+    walls: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(5):
+        for n_jobs, wall in walls.items():
+            start = time.perf_counter()
+            solve(spectrum, members, 100.0, n_jobs=n_jobs)
+            wall.append(time.perf_counter() - start)
+    return float(np.median(walls[1]) / np.median(walls[2]))
+
+
 def transform_ratio(
     case: Case, components: NDArray[np.float64], ranks: NDArray[np.int64]
 ) -> float:
@@ -168,6 +183,10 @@ def measure(case: Case) -> list[str]:
         )
         path = f"{both['path'] / both['cold']:.2f}"
 
+    threads = "-"
+    if len(class_chunks(members, spectrum.rank, CHUNK_BYTES)) > 1:
+        threads = f"{thread_speed_up(spectrum, members):.2f}"
+
     def solve_and_project() -> object:
         found = solve(spectrum, members, 100.0)
         return spectrum.back_project(found.factors)
@@ -186,6 +205,7 @@ def measure(case: Case) -> list[str]:
         paper,
         scs,
         path,
+        threads,
         f"{transform_ratio(case, components, solution.ranks):.2f}",
         f"{solution.ranks.mean():.1f}",
         f"{peak_megabytes(solve_and_project):.0f}",
@@ -205,6 +225,7 @@ HEADER = [
     "paper / fit",
     "SCS / fit, a class",
     "9-lam path / 9 fits",
+    "speed-up, 2 threads",
     "transform / product",
     "mean rank",
     "peak MB",

@@ -11,8 +11,7 @@ refined vectors (the best shift and combination for one root).
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from dualqml.core.arrays import Array
 
 #: Added to the unit diagonal of the Gram matrix of the basis. It can only
 #: shrink a degenerate direction, so the reduced problem stays a restriction.

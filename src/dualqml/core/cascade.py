@@ -13,12 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dualqml.core.arrays import Array, Index, Mask
 from dualqml.core.basis import RationalBasis
 from dualqml.core.reduced import ReducedSolution, minimise
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Index = NDArray[np.intp]
 
 #: Relative KKT violation at which the first two levels hand over to the next.
 _COARSE_TOL = 3e-2

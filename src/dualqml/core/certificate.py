@@ -20,12 +20,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from dualqml.core.arrays import Array, Index
 from dualqml.core.chunks import ClassChunk, class_chunks
 from dualqml.core.solution import QMLSolution
 from dualqml.core.spectrum import ScatterSpectrum
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 #: Chunks small enough for their temporaries to stay in a core's own cache.
 _CHUNK_BYTES = 500_000

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from dualqml.core.arrays import Array, Index
 
 #: Fewer classes of one size than this join the next size, padded ...
 _LONE_GROUP = 32

@@ -9,9 +9,9 @@ gradient. It is the reference, and slow: use it to check, not to work.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from dualqml.core.arrays import Array, Index
 from dualqml.core.problem import (
     dual_matrix,
     dual_value_and_gradient,
@@ -19,9 +19,6 @@ from dualqml.core.problem import (
 )
 from dualqml.core.solution import QMLSolution
 from dualqml.core.spectrum import ScatterSpectrum
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 #: Eigenvalues of P below this fraction of its largest are rounding noise.
 _RANK_TOLERANCE = 1e-12

@@ -10,18 +10,16 @@ so results are bitwise equal for any chunk size and any number of threads.
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dualqml.core.arrays import Array, Index
 from dualqml.core.cascade import BatchSolution, solve_batch
 from dualqml.core.chunks import ClassChunk, class_chunks
 from dualqml.core.solution import QMLSolution
 from dualqml.core.spectrum import ScatterSpectrum
 from dualqml.core.start import single_sample_table
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 #: Bytes of own samples a chunk holds; its temporaries are about ten times that.
 CHUNK_BYTES = 4_000_000
@@ -76,29 +74,24 @@ def newton_path(
     states: list[_WarmStart | None] = [None] * len(chunks)
     with ThreadPoolExecutor(max(1, n_jobs)) as pool:
         for lam in lams:
-            start = table.start(1.0 / lam)
-
-            def solve(
-                job: tuple[ClassChunk, _WarmStart | None],
-                start: tuple[Array, Array] = start,
-                lam: float = lam,
-            ) -> tuple[ClassChunk, BatchSolution, _WarmStart]:
-                chunk, state = job
-                return _solve_chunk(
-                    chunk, state, spectrum, start, lam, tol=tol, max_iter=max_iter
-                )
-
-            jobs = list(zip(chunks, states, strict=True))
+            work = partial(
+                _solve_chunk,
+                spectrum=spectrum,
+                start=table.start(1.0 / lam),
+                lam=lam,
+                tol=tol,
+                max_iter=max_iter,
+            )
             try:
-                done = list((map if n_jobs == 1 else pool.map)(solve, jobs))
+                done = list((map if n_jobs == 1 else pool.map)(work, chunks, states))
             except BaseException:
+                # Ctrl-C above all: do not begin with the chunks that wait.
                 pool.shutdown(cancel_futures=True)
                 raise
             if warm_start:
-                states = [state for _, _, state in done]
-            yield _gather(
-                [(chunk, found) for chunk, found, _ in done], spectrum, members, lam
-            )
+                states = [state for _, state in done]
+            found = [solution for solution, _ in done]
+            yield _gather(chunks, found, spectrum, len(members), lam)
 
 
 @dataclass(frozen=True)
@@ -114,13 +107,13 @@ class _WarmStart:
 def _solve_chunk(
     chunk: ClassChunk,
     state: _WarmStart | None,
+    *,
     spectrum: ScatterSpectrum,
     start: tuple[Array, Array],
     lam: float,
-    *,
     tol: float,
     max_iter: int,
-) -> tuple[ClassChunk, BatchSolution, _WarmStart]:
+) -> tuple[BatchSolution, _WarmStart]:
     real = chunk.real
     Z = chunk.gather(spectrum.coordinates)
     start_v = np.where(real, start[0][chunk.samples], 0.0)
@@ -145,7 +138,7 @@ def _solve_chunk(
     )
     largest = found.roots[:, 0]
     largest = np.where(largest > 0.0, largest, start_root)
-    return chunk, found, _WarmStart(found.v, largest, start_v, start_root)
+    return found, _WarmStart(found.v, largest, start_v, start_root)
 
 
 def _n_easings(spectrum: ScatterSpectrum, lam: float) -> int:
@@ -156,26 +149,26 @@ def _n_easings(spectrum: ScatterSpectrum, lam: float) -> int:
 
 
 def _gather(
-    done: Sequence[tuple[ClassChunk, BatchSolution]],
+    chunks: Sequence[ClassChunk],
+    solutions: Sequence[BatchSolution],
     spectrum: ScatterSpectrum,
-    members: Sequence[Index],
+    n_classes: int,
     lam: float,
 ) -> QMLSolution:
     """Put the solutions of the chunks into the order of classes and samples."""
-    n_classes = len(members)
     dual = np.zeros(spectrum.coordinates.shape[0])
     ranks = np.zeros(n_classes, dtype=np.int64)
     n_iter = np.zeros(n_classes, dtype=np.int64)
     keep = []
-    for chunk, found in done:
+    for chunk, found in zip(chunks, solutions, strict=True):
         dual[chunk.samples[chunk.real]] = lam * found.v[chunk.real]
         kept = found.roots > _ROOT_TOLERANCE * found.roots[:, :1]
         ranks[chunk.classes] = kept.sum(axis=1)
         n_iter[chunk.classes] = found.n_iter
         keep.append(kept)
-    first = np.concatenate([[0], np.cumsum(ranks)])
-    factors = np.empty((first[-1], spectrum.rank))
-    for (chunk, found), kept in zip(done, keep, strict=True):
+    first = np.cumsum(ranks) - ranks
+    factors = np.empty((ranks.sum(), spectrum.rank))
+    for chunk, found, kept in zip(chunks, solutions, keep, strict=True):
         rows = first[chunk.classes][:, None] + np.cumsum(kept, axis=1) - 1
         scale = np.sqrt(lam * found.roots[kept])
         factors[rows[kept]] = scale[:, None] * found.vectors[kept]

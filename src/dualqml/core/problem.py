@@ -8,9 +8,8 @@ text ``tr(P . O)`` is the trace of the matrix product.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dualqml.core.arrays import Array
 
 
 def extra_class_scatter(X_extra: Array) -> Array:

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from dualqml.core.arrays import Array, Mask
 
 #: Eigenvalues of M this small relative to the lowest one count as zero.
 _ZERO_EIGENVALUE = 1e-11

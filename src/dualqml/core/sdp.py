@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dualqml.core.arrays import Array, Index
 from dualqml.core.exceptions import MissingDependencyError, SolverError
 from dualqml.core.solution import QMLSolution
 from dualqml.core.spectrum import ScatterSpectrum
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 Backend = Literal["clarabel", "scs"]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dualqml.core.arrays import Array
 
 
 @dataclass(frozen=True)

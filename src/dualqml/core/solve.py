@@ -4,16 +4,13 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from dualqml.core.arrays import Index
 from dualqml.core.lbfgs import solve_lbfgs
 from dualqml.core.newton import newton_path
 from dualqml.core.sdp import solve_sdp
 from dualqml.core.solution import QMLSolution
 from dualqml.core.spectrum import ScatterSpectrum
 
-Index = NDArray[np.intp]
 Solver = Literal["newton", "lbfgs", "sdp"]
 
 #: Iterations a class may take when the caller does not say: per level of the

@@ -12,9 +12,8 @@ solvers do therefore happens in the eigenbasis of S, where S is diagonal.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dualqml.core.arrays import Array
 
 #: Eigenvalues of the scatter at or below this fraction of the largest are noise.
 RANK_TOLERANCE = 1e-12

@@ -11,11 +11,9 @@ products and serves every lambda, so the table is made once.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dualqml.core.arrays import Array
 from dualqml.core.spectrum import ScatterSpectrum
-
-Array = NDArray[np.float64]
 
 #: Spacing of the grid in ln t. Interpolation errors of a few per cent are fine.
 _LOG_STEP = 0.8

@@ -2,9 +2,7 @@
 """Feature extractors and classifiers as scikit-learn estimators."""
 
 from dualqml.extractors.dual_qml import DualQML
-from dualqml.extractors.dual_qml_classifier import (
-    DualQMLClassifier,
-    DualQMLClassifierCV,
-)
+from dualqml.extractors.dual_qml_classifier import DualQMLClassifier
+from dualqml.extractors.dual_qml_classifier_cv import DualQMLClassifierCV
 
 __all__ = ["DualQML", "DualQMLClassifier", "DualQMLClassifierCV"]

@@ -4,10 +4,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
+from dualqml.core.arrays import Array, Index
 
 #: Bytes of the similarity matrix held at a time.
 _SIMILARITY_BYTES = 8_000_000

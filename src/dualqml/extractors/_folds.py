@@ -2,10 +2,9 @@
 """Cross-validation folds for classes of few samples."""
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-Index = NDArray[np.intp]
+from dualqml.core.arrays import Index
 
 
 def spread_folds(

@@ -4,7 +4,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from dualqml.core.arrays import Array
 
 #: Bytes of the intermediate product held at a time.
 _PRODUCT_BYTES = 2_000_000

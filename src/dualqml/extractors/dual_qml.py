@@ -3,7 +3,7 @@
 
 import warnings
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -24,13 +24,11 @@ from dualqml.core import (
     scatter_spectrum,
     solve,
 )
+from dualqml.core.arrays import Array, Index
 from dualqml.core.spectrum import RANK_TOLERANCE
 from dualqml.extractors._compat import Interval, StrOptions, _fit_context
 from dualqml.extractors._quadratic import quadratic_features
 from dualqml.extractors._threads import one_blas_thread
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -167,7 +165,7 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "DualQML":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the quadratic matrix of every class.
 
         Parameters
@@ -183,7 +181,7 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             The fitted estimator.
         """
         data, codes = self._validate_training_data(X, y)
-        self._fit_matrices(data, codes, self.lam)
+        self._fit(data, codes, self.lam)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -255,7 +253,7 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         mean_squared_norm = float(np.einsum("ij,ij->", data, data)) / data.shape[0]
         return float(lam) / mean_squared_norm**2
 
-    def _fit_matrices(self, data: Array, codes: Index, lam: float) -> None:
+    def _fit(self, data: Array, codes: Index, lam: float) -> None:
         spectrum, used = self._usable_spectrum(data)
         members = class_members(codes[used], self.classes_.size)
         if not all(own.size for own in members):
