@@ -45,6 +45,7 @@ def main():
     print(faces.citation)
     for m in options.per_person:
         print(f"\nm = {m} training images each, {options.splits} random splits")
+        print("(the time to fit DualQML includes its choice of lambda)")
         print(f"{'method':30} {'error %':>13}  {'fit s':>7}  {'test ms/image':>13}")
         for name, estimator in METHODS.items():
             errors, fit_times, test_times = [], [], []

@@ -8,14 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dualqml.core import (
     InfeasibleError,
@@ -26,12 +20,13 @@ from dualqml.core import (
 )
 from dualqml.core.arrays import Array, Index
 from dualqml.core.spectrum import RANK_TOLERANCE
+from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._compat import Interval, StrOptions, _fit_context
 from dualqml.extractors._quadratic import quadratic_features
 from dualqml.extractors._threads import one_blas_thread
 
 
-class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class DualQML(SupervisedExtractor):
     r"""Quadratic features by quadratic matrix learning (QML).
 
     For every class c it learns the positive semidefinite matrix P_c that
@@ -198,8 +193,7 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             One column for each class, in the order of `classes_`; single
             precision where X is.
         """
-        check_is_fitted(self)
-        data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        data = self._validate_samples(X)
         features = quadratic_features(data, self.components_, self.ranks_)
         return features.astype(data.dtype, copy=False)
 
@@ -227,24 +221,6 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         end = int(self.ranks_[: c + 1].sum())
         factor = self.components_[end - int(self.ranks_[c]) : end]
         return np.asarray(factor.T @ factor)
-
-    def _validate_training_data(
-        self, X: ArrayLike, y: ArrayLike
-    ) -> tuple[Array, Index]:
-        """Check the input; set `classes_`; return doubles and class codes."""
-        data, target = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        with warnings.catch_warnings():
-            # Few samples of many classes are our normal case.
-            warnings.filterwarnings("ignore", "The number of unique classes")
-            check_classification_targets(target)
-        self.classes_, codes = np.unique(target, return_inverse=True)
-        if self.classes_.size < 2:
-            raise ValueError(
-                f"{type(self).__name__} separates each class from the others and "
-                f"needs samples of at least 2 classes; got 1 class "
-                f"({self.classes_[0]!r})"
-            )
-        return data.astype(np.float64, copy=False), codes
 
     def _data_lam(self, data: Array, lam: float) -> float:
         """The lambda to use on the data as given."""
@@ -325,12 +301,6 @@ class DualQML(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     @property
     def _n_features_out(self) -> int:
         return int(self.classes_.size)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 def class_members(codes: Index, n_classes: int) -> list[Index]:

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Subspaces and scatters, the mathematics that the linear methods share.
+
+Everything happens in the span of the centred samples: nothing of size
+n_features x n_features is formed when there are fewer samples than features.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import LinAlgError, eigh
+
+from dualqml.core import DualQMLError, scatter_spectrum
+from dualqml.core.arrays import Array, Index
+
+#: Variances at or below this fraction of the largest count as zero.
+RANK_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class SpanPCA:
+    """Principal components of all samples, largest first.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_features,)
+        The mean of the samples.
+    basis : ndarray of shape (n_features, rank)
+        Orthonormal principal directions, one a column.
+    coordinates : ndarray of shape (n_samples, rank)
+        The centred samples in that basis.
+    variances : ndarray of shape (rank,)
+        Variance along each direction (divided by n_samples).
+    """
+
+    mean: Array
+    basis: Array
+    coordinates: Array
+    variances: Array
+
+    def first(self, n_components: int) -> "SpanPCA":
+        """Keep the first directions only."""
+        n = max(1, n_components)
+        return SpanPCA(
+            self.mean, self.basis[:, :n], self.coordinates[:, :n], self.variances[:n]
+        )
+
+    def n_for_energy(self, energy: float) -> int:
+        """Number of directions that hold a fraction of the total variance."""
+        shares = np.cumsum(self.variances) / self.variances.sum()
+        return int(np.searchsorted(shares, energy * (1.0 - 1e-12)) + 1)
+
+
+def span_pca(X: Array) -> SpanPCA:
+    """All principal components of the samples with non-zero variance.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Samples.
+
+    Returns
+    -------
+    SpanPCA
+        The components; one direction of zero variance if all samples are equal.
+    """
+    mean = X.mean(axis=0)
+    centred = X - mean
+    if not (np.abs(centred).max() > 1e-14 * np.abs(X).max()):
+        raise DualQMLError(
+            "All samples are equal: there is no direction to learn. Check that the "
+            "rows of X are different images."
+        )
+    spectrum = scatter_spectrum(centred, rank_tolerance=RANK_TOLERANCE)
+    basis = spectrum.back_project(np.eye(spectrum.rank)[::-1]).T
+    return SpanPCA(
+        mean,
+        basis,
+        spectrum.coordinates[:, ::-1],
+        spectrum.eigenvalues[::-1] / X.shape[0],
+    )
+
+
+def class_means(Z: Array, codes: Index) -> tuple[Array, Index]:
+    """Mean of each class, and its number of samples."""
+    counts = np.bincount(codes)
+    sums = np.zeros((counts.size, Z.shape[1]))
+    np.add.at(sums, codes, Z)
+    return sums / counts[:, None], counts
+
+
+def within_deviations(Z: Array, codes: Index) -> Array:
+    """Each sample less the mean of its class."""
+    means, _ = class_means(Z, codes)
+    return np.asarray(Z - means[codes])
+
+
+def shrunk(S: Array, shrinkage: float) -> Array:
+    """S with `shrinkage` times its mean diagonal element added to the diagonal."""
+    size = S.shape[0]
+    return np.asarray(S + shrinkage * np.trace(S) / size * np.eye(size))
+
+
+def discriminant_directions(
+    wanted: Array, unwanted: Array, n_components: int
+) -> tuple[Array, Array]:
+    """Directions a of the largest ``a'Wa / a'Ua``, scaled to ``a'Ua = 1``.
+
+    Parameters
+    ----------
+    wanted, unwanted : ndarray of shape (d, d)
+        Symmetric; the second positive definite.
+    n_components : int
+        How many directions.
+
+    Returns
+    -------
+    ratios : ndarray of shape (n_components,)
+        The generalised eigenvalues, largest first.
+    directions : ndarray of shape (d, n_components)
+        The directions, one a column.
+
+    Raises
+    ------
+    DualQMLError
+        The second matrix is singular.
+    """
+    size = wanted.shape[0]
+    n_components = max(1, min(n_components, size))
+    try:
+        ratios, directions = eigh(
+            wanted, unwanted, subset_by_index=(size - n_components, size - 1)
+        )
+    except LinAlgError as error:
+        raise DualQMLError(
+            "The within-class scatter is singular. Use a shrinkage above 0 or fewer "
+            "dimensions before the discriminant step."
+        ) from error
+    return ratios[::-1], directions[:, ::-1]
