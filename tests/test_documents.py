@@ -10,10 +10,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def example(name):
-    """The first Python block of a document."""
+def examples(name):
+    """The Python blocks of a document, one after the other."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    return re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    return "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
 
 
 def output_of(code):
@@ -25,7 +25,7 @@ def output_of(code):
 
 def test_readme_example_prints_what_the_readme_says():
     pytest.importorskip("PIL")
-    printed = output_of(example("README.md"))
+    printed = output_of(examples("README.md"))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     promised = re.findall(r"^    (\S.*?)\s+([\d.]+) % errors$", readme, re.MULTILINE)
     got = re.findall(r"^(\S.*?)\s+([\d.]+) % errors$", printed, re.MULTILINE)
@@ -39,5 +39,12 @@ def test_readme_example_prints_what_the_readme_says():
 
 def test_quickstart_example_runs():
     pytest.importorskip("PIL")
-    printed = output_of(example("docs/quickstart.md"))
+    printed = output_of(examples("docs/quickstart.md"))
     assert float(printed.split()[0]) < 25.0
+
+
+def test_examples_of_the_competitors_run():
+    pytest.importorskip("PIL")
+    printed = output_of(examples("docs/competitors.md"))
+    assert len(printed.splitlines()) == 3
+    assert printed.startswith("LDA")

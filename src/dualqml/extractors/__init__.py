@@ -1,8 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Feature extractors and classifiers as scikit-learn estimators."""
 
+from dualqml.extractors.apca import APCA
+from dualqml.extractors.cfa import CFA
 from dualqml.extractors.dual_qml import DualQML
 from dualqml.extractors.dual_qml_classifier import DualQMLClassifier
 from dualqml.extractors.dual_qml_classifier_cv import DualQMLClassifierCV
+from dualqml.extractors.ere import ERE
+from dualqml.extractors.erkda import ERKDA
+from dualqml.extractors.gtda import GTDA
+from dualqml.extractors.klda import KernelLDA
+from dualqml.extractors.lda import Fisherfaces
+from dualqml.extractors.lpp import LPP
+from dualqml.extractors.mfa import MFA
+from dualqml.extractors.mle import MLE
+from dualqml.extractors.nearest import NearestSample
 
-__all__ = ["DualQML", "DualQMLClassifier", "DualQMLClassifierCV"]
+__all__ = [
+    "APCA",
+    "CFA",
+    "ERE",
+    "ERKDA",
+    "GTDA",
+    "LPP",
+    "MFA",
+    "MLE",
+    "DualQML",
+    "DualQMLClassifier",
+    "DualQMLClassifierCV",
+    "Fisherfaces",
+    "KernelLDA",
+    "NearestSample",
+]

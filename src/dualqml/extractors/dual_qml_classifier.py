@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._compat import StrOptions
-from dualqml.extractors._cosine import (
-    cosine_nearest,
-    cosine_to_classes,
+from dualqml.extractors._neighbours import (
+    class_similarities,
+    nearest,
     unit_rows,
 )
 from dualqml.extractors._quadratic import quadratic_features
@@ -153,7 +153,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         scores = np.asarray(self.transform(X), dtype=np.float64)
         gallery, codes = self.training_features_, self.training_codes_
         if gallery is not None and codes is not None:
-            scores = cosine_to_classes(scores, gallery, codes, self.classes_.size)
+            scores = class_similarities(scores, gallery, codes, self.classes_.size)
         return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -206,4 +206,4 @@ def decide(
     if rule == "max" or gallery is None or codes is None:
         # Equation (14).
         return features.argmax(axis=1)
-    return np.asarray(codes[cosine_nearest(features, gallery)])
+    return np.asarray(codes[nearest(features, gallery)])

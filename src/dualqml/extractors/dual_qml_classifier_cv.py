@@ -14,8 +14,8 @@ from dualqml.core import newton_path
 from dualqml.core.arrays import Array, Index
 from dualqml.core.solve import DEFAULT_MAX_ITER
 from dualqml.extractors._compat import Interval, _fit_context
-from dualqml.extractors._cosine import unit_rows
 from dualqml.extractors._folds import spread_folds
+from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors._quadratic import quadratic_features
 from dualqml.extractors._threads import one_blas_thread
 from dualqml.extractors.dual_qml import class_members

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Nearest neighbour with cosine similarity, exact and in bounded memory."""
+"""Nearest neighbours, exact and in bounded memory.
+
+Similarities: the cosine, or minus the squared Euclidean distance. Ties go to
+the lowest gallery index, and a vector of zeros never yields NaN.
+"""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
 from dualqml.core.arrays import Array, Index
+
+Metric = Literal["cosine", "euclidean"]
 
 #: Bytes of the similarity matrix held at a time.
 _SIMILARITY_BYTES = 8_000_000
@@ -17,7 +24,7 @@ def unit_rows(features: Array) -> Array:
     return features / np.where(norms > 0.0, norms, 1.0)[:, None]
 
 
-def cosine_nearest(queries: Array, gallery: Array) -> Index:
+def nearest(queries: Array, gallery: Array, metric: Metric = "cosine") -> Index:
     """Index of the most similar gallery row; ties go to the lowest index.
 
     Parameters
@@ -25,7 +32,9 @@ def cosine_nearest(queries: Array, gallery: Array) -> Index:
     queries : ndarray of shape (n_queries, n_features)
         Feature vectors.
     gallery : ndarray of shape (n_gallery, n_features)
-        Feature vectors of unit norm, from :func:`unit_rows`.
+        Feature vectors; of unit norm, from :func:`unit_rows`, for the cosine.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        The similarity.
 
     Returns
     -------
@@ -33,43 +42,57 @@ def cosine_nearest(queries: Array, gallery: Array) -> Index:
         Rows of the gallery.
     """
     out = np.empty(queries.shape[0], dtype=np.intp)
-    for rows, similarity in _similarities(queries, gallery):
+    for rows, similarity in _similarities(queries, gallery, metric):
         out[rows] = similarity.argmax(axis=1)
     return out
 
 
-def cosine_to_classes(
-    queries: Array, gallery: Array, codes: Index, n_classes: int
+def class_similarities(
+    queries: Array,
+    gallery: Array,
+    codes: Index,
+    n_classes: int,
+    metric: Metric = "cosine",
 ) -> Array:
-    """Largest cosine similarity to the gallery rows of each class.
+    """Largest similarity to the gallery rows of each class.
 
     Parameters
     ----------
     queries : ndarray of shape (n_queries, n_features)
         Feature vectors.
     gallery : ndarray of shape (n_gallery, n_features)
-        Feature vectors of unit norm, from :func:`unit_rows`.
+        Feature vectors; of unit norm, from :func:`unit_rows`, for the cosine.
     codes : ndarray of shape (n_gallery,)
         Class of each gallery row, 0 to n_classes - 1, every class present.
     n_classes : int
         Number of classes.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        The similarity.
 
     Returns
     -------
     ndarray of shape (n_queries, n_classes)
-        Similarities between -1 and 1.
+        Cosines, or minus squared distances.
     """
     order = np.argsort(codes, kind="stable")
     counts = np.bincount(codes, minlength=n_classes)
     starts = np.cumsum(counts) - counts
     out = np.empty((queries.shape[0], n_classes))
-    for rows, similarity in _similarities(queries, gallery[order]):
+    for rows, similarity in _similarities(queries, gallery[order], metric):
         out[rows] = np.maximum.reduceat(similarity, starts, axis=1)
     return out
 
 
-def _similarities(queries: Array, gallery: Array) -> Iterator[tuple[slice, Array]]:
+def _similarities(
+    queries: Array, gallery: Array, metric: Metric
+) -> Iterator[tuple[slice, Array]]:
     step = max(1, _SIMILARITY_BYTES // (8 * gallery.shape[0]))
+    squared = np.einsum("ij,ij->i", gallery, gallery)
     for start in range(0, queries.shape[0], step):
         rows = slice(start, start + step)
-        yield rows, unit_rows(queries[rows]) @ gallery.T
+        part = queries[rows]
+        if metric == "cosine":
+            yield rows, unit_rows(part) @ gallery.T
+        else:
+            own = np.einsum("ij,ij->i", part, part)
+            yield rows, 2.0 * (part @ gallery.T) - squared - own[:, None]

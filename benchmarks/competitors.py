@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``python -m benchmarks.competitors``: errors of all methods, in Markdown.
+
+m random images of each person train (one less than all where a class has not
+more), the others test; raw pixels from 0 to 1 for every method but DualQML,
+which removes the mean and scales to unit norm; every parameter at its default.
+The splits are fixed, so another implementation can be held against this table.
+"""
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.pipeline import Pipeline, make_pipeline
+from threadpoolctl import threadpool_limits
+
+from benchmarks.datasets import has_database, load_database
+from benchmarks.timing import markdown_table
+from dualqml.data import load_orl
+from dualqml.extractors import LPP, NearestSample
+from dualqml.extractors.methods import METHODS, make_method
+
+#: (database, images per person, number of splits), the columns of the table.
+CELLS = [
+    ("ar", 2, 5),
+    ("ar", 4, 5),
+    ("ar", 8, 5),
+    ("feret", 2, 3),
+    ("feret", 4, 3),
+    ("pie", 2, 3),
+    ("pie", 4, 3),
+    ("orl", 2, 5),
+    ("orl", 4, 5),
+    ("iitd_ear", 2, 5),
+]
+
+BASELINES: dict[str, Callable[[], Pipeline]] = {
+    "PCA": lambda: make_pipeline(PCA(0.98, svd_solver="full"), NearestSample()),
+    "LPP": lambda: make_pipeline(LPP(), NearestSample()),
+}
+
+
+def load(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    if name == "orl":
+        faces = load_orl()
+        return faces.rows, np.unique(faces.labels, return_inverse=True)[1]
+    return load_database(name)
+
+
+def random_split(
+    labels: NDArray[np.int64], per_class: int, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """At most `per_class` training samples of each class, one left for test."""
+    rng = np.random.default_rng(seed)
+    train, test = [], []
+    for label in np.unique(labels):
+        own = rng.permutation(np.flatnonzero(labels == label))
+        n_train = min(per_class, own.size - 1)
+        train.append(own[:n_train])
+        test.append(own[n_train:])
+    return np.concatenate(train), np.concatenate(test)
+
+
+def errors(name: str, database: str, per_class: int, n_splits: int) -> list[float]:
+    """Error rates in per cent of one method over the splits of a cell."""
+    X, labels = load(database)
+    out = []
+    for repetition in range(n_splits):
+        train, test = random_split(labels, per_class, 7000 + repetition)
+        model = BASELINES[name]() if name in BASELINES else make_method(name)
+        model.fit(X[train], labels[train])
+        out.append(100.0 * (1.0 - model.score(X[test], labels[test])))
+    return out
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--methods", nargs="+", default=[*BASELINES, *METHODS])
+    options = parser.parse_args()
+    cells = [c for c in CELLS if c[0] == "orl" or has_database(c[0])]
+    rows = []
+    with threadpool_limits(1, user_api="blas"):
+        for name in options.methods:
+            row = [name]
+            for cell in cells:
+                measured = errors(name, *cell)
+                row.append(f"{np.mean(measured):.1f} ± {np.std(measured):.1f}")
+            rows.append(row)
+            print("measured", name, flush=True)
+    header = ["method", *(f"{database} m={m}" for database, m, _ in cells)]
+    print("\nError in per cent, mean and standard deviation over the splits.\n")
+    print(markdown_table(header, rows))
+
+
+if __name__ == "__main__":
+    main()

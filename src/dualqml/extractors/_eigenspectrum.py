@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A model of the within-class eigenspectrum, and the features it leads to.
+
+With few samples the small within-class variances are estimated too small, and
+those that no sample shows are zero; their inverses would rule everything. The
+model replaces both by a curve through the reliable, large variances [1]_. It
+is used in the space of the images and in that of a kernel.
+
+References
+----------
+.. [1] X. Jiang, B. Mandal, A. Kot, "Eigenfeature regularization and extraction
+   in face recognition", IEEE PAMI, 2008.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualqml.core import scatter_spectrum
+from dualqml.core.arrays import Array, Index
+from dualqml.extractors._subspace import RANK_TOLERANCE, within_deviations
+
+
+@dataclass(frozen=True)
+class RegularisedSpectrum:
+    """Within-class variances as measured and as modelled.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of shape (rank,)
+        The non-zero measured variances, largest first.
+    values : ndarray of shape (rank,)
+        What the model makes of them.
+    null_value : float
+        The variance in the directions where none was measured.
+    n_reliable : int
+        How many variances stay as measured; the curve goes through the first
+        and the last of them. 0 where nothing was measured.
+    """
+
+    eigenvalues: Array
+    values: Array
+    null_value: float
+    n_reliable: int
+
+
+def regularised_spectrum(eigenvalues: Array, mu: float) -> RegularisedSpectrum:
+    """Replace unreliable variances by the curve ``alpha / (k + beta)``.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (rank,)
+        Positive variances, largest first; may be empty.
+    mu : float
+        How far above the median a variance must be to count as reliable, in
+        units of the distance from the median down to the smallest.
+
+    Returns
+    -------
+    RegularisedSpectrum
+        The model. It is flat where no more than one variance is reliable, for
+        want of a second point of the curve, and 1 where none was measured.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.extractors._eigenspectrum import regularised_spectrum
+    >>> model = regularised_spectrum(np.array([12.0, 6.0, 1.0, 0.5, 0.1]), 1.0)
+    >>> model.n_reliable, model.values.round(2)
+    (2, array([12. ,  6. ,  4. ,  3. ,  2.4]))
+    """
+    rank = eigenvalues.size
+    if rank == 0:
+        return RegularisedSpectrum(eigenvalues, eigenvalues, 1.0, 0)
+    median = float(np.median(eigenvalues))
+    limit = median + mu * (median - float(eigenvalues[-1]))
+    # In exact arithmetic two variances and mu=1 put the limit at the first.
+    reliable = max(1, int(np.count_nonzero(eigenvalues >= limit)))
+    if reliable == 1:
+        flat = np.full(rank, eigenvalues[0])
+        return RegularisedSpectrum(eigenvalues, flat, float(flat[0]), 1)
+    first, last = float(eigenvalues[0]), float(eigenvalues[reliable - 1])
+    # The paper counts from 1; the direction after the last measured one, number
+    # rank + 1, stands for all without a measured variance.
+    k = np.arange(1.0, rank + 2.0)
+    # alpha / (k + beta) with both multiplied out by first - last, so that equal
+    # variances need no case of their own: the curve is then flat.
+    curve = first * last * (reliable - 1) / ((k - 1) * first + (reliable - k) * last)
+    values = np.where(k[:-1] <= reliable, eigenvalues, curve[:-1])
+    return RegularisedSpectrum(eigenvalues, values, float(curve[-1]), reliable)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """The symmetric matrix T that divides by the modelled deviations.
+
+    Attributes
+    ----------
+    spectrum : RegularisedSpectrum
+        The model.
+    vectors : ndarray of shape (d, rank)
+        Orthonormal directions of the measured variances, one a column.
+    """
+
+    spectrum: RegularisedSpectrum
+    vectors: Array
+
+    def apply(self, rows: Array) -> Array:
+        """The product ``rows @ T``.
+
+        ``T = V diag(w - w0) V' + w0 I``, so no d x d matrix is formed.
+        """
+        null_weight = self.spectrum.null_value**-0.5
+        extra = self.spectrum.values**-0.5 - null_weight
+        inside = ((rows @ self.vectors) * extra) @ self.vectors.T
+        return np.asarray(inside + null_weight * rows)
+
+
+def balanced_weights(codes: Index) -> Array:
+    """Weight of each sample such that every class has the same total; sum 1."""
+    counts = np.bincount(codes)
+    return np.asarray(1.0 / (counts.size * counts[codes]))
+
+
+def regularised_whitening(Z: Array, codes: Index, mu: float) -> Whitening:
+    """Whiten the within-class scatter under the model of its spectrum.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_samples, d)
+        Samples in any orthonormal coordinates.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
+    mu : float
+        See :func:`regularised_spectrum`.
+
+    Returns
+    -------
+    Whitening
+        The identity where no class varies, as with one sample each.
+    """
+    deviations = within_deviations(Z, codes)
+    if _is_rounding(deviations, Z):
+        empty = regularised_spectrum(np.empty(0), mu)
+        return Whitening(empty, np.empty((Z.shape[1], 0)))
+    weighted = np.sqrt(balanced_weights(codes))[:, None] * deviations
+    measured = scatter_spectrum(weighted, rank_tolerance=RANK_TOLERANCE)
+    vectors = measured.back_project(np.eye(measured.rank)[::-1]).T
+    return Whitening(regularised_spectrum(measured.eigenvalues[::-1], mu), vectors)
+
+
+def eigenspectrum_directions(
+    Z: Array, codes: Index, *, mu: float, n_components: int | None
+) -> Array:
+    """Regularised whitening, then the principal components of the result.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_samples, d)
+        Samples in any orthonormal coordinates, not all equal.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
+    mu : float
+        See :func:`regularised_spectrum`.
+    n_components : int or None
+        Number of directions wanted; None means all.
+
+    Returns
+    -------
+    ndarray of shape (d, n_components)
+        The directions in the coordinates of Z, one a column; at most
+        n_samples - 1 and d.
+    """
+    whitening = regularised_whitening(Z, codes, mu)
+    whitened = whitening.apply(Z)
+    weights = balanced_weights(codes)
+    centred = whitened - weights @ whitened
+    total = scatter_spectrum(
+        np.sqrt(weights)[:, None] * centred, rank_tolerance=RANK_TOLERANCE
+    )
+    principal = total.back_project(np.eye(total.rank)[::-1][:n_components])
+    # T is symmetric: applied to a direction it acts as it does on samples.
+    return np.asarray(whitening.apply(principal).T)
+
+
+def _is_rounding(deviations: Array, Z: Array) -> bool:
+    """Whether samples differ from their class mean by rounding errors only.
+
+    Means of equal rows are not exact, and coordinates that come from a kernel
+    are less exact than the samples were.
+    """
+    size = np.abs(deviations).max()
+    spread = np.abs(Z - Z.mean(axis=0)).max()
+    return bool(size <= max(1e-14 * np.abs(Z).max(), 1e-10 * spread))

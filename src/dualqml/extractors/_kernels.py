@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Kernels on flat rows, centred once and for all with the training means."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dualqml.core import DualQMLError
+from dualqml.core.arrays import Array, Index
+from dualqml.extractors._base import SupervisedExtractor
+from dualqml.extractors._compat import _fit_context
+from dualqml.extractors._images import ImageShape, resolved_shape
+
+KernelName = Literal["rbf", "linear", "igo"]
+
+#: Bytes of the kernel matrix or of mapped images held at a time.
+_KERNEL_BYTES = 8_000_000
+
+
+def squared_distances(A: Array, B: Array) -> Array:
+    """Squared Euclidean distances between the rows of A and those of B."""
+    square_a, square_b = np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B)
+    distances = square_a[:, None] + square_b - 2.0 * (A @ B.T)
+    return np.maximum(distances, 0.0, out=distances)
+
+
+def median_squared_distance(X: Array) -> float:
+    """Median over the pairs of different rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Samples, not all equal, of mean near zero (large offsets cost digits).
+
+    Returns
+    -------
+    float
+        Positive: where most rows are copies of each other and the median is
+        zero, the mean is taken instead.
+    """
+    distances = squared_distances(X, X)[np.triu_indices(X.shape[0], 1)]
+    median = float(np.median(distances))
+    # Copies may differ by the rounding of the distance formula.
+    rounding = 1e-12 * float(distances.max())
+    return median if median > rounding else float(distances.mean())
+
+
+def orientation_features(X: Array, shape: ImageShape) -> Array:
+    """Cosine and sine of the gradient's direction at every pixel.
+
+    The scalar product of two such rows is the mean cosine of the angle between
+    the gradients, 1 for an image with itself.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_pixels)
+        Images, one a row.
+    shape : tuple of int
+        Height and width of the images.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, 2 * n_pixels)
+        The features; zero where the gradient is zero and has no direction.
+    """
+    images = X.reshape(-1, *shape)
+    down, right = (_slope(images, axis).reshape(X.shape) for axis in (1, 2))
+    length = np.hypot(down, right)
+    scale = np.sqrt(X.shape[1]) * np.where(length > 0.0, length, 1.0)
+    return np.hstack([right / scale, down / scale])
+
+
+def _slope(images: Array, axis: int) -> Array:
+    # An image of one pixel along an axis has no differences there.
+    if images.shape[axis] == 1:
+        return np.zeros_like(images)
+    return np.asarray(np.gradient(images, axis=axis))
+
+
+@dataclass(frozen=True)
+class CentredKernel:
+    """A kernel between any samples and the training samples, centred.
+
+    Centring subtracts the mean of the training samples in the space of the
+    kernel. It uses their stored means, so that the value for a new sample does
+    not depend on the others it comes with.
+
+    Attributes
+    ----------
+    name : {"rbf", "linear", "igo"}
+        The kernel.
+    shape : tuple of int
+        Height and width of the images; used by "igo".
+    bandwidth : float
+        The variance of "rbf".
+    origin : ndarray of shape (d,)
+        Subtracted from all samples first.
+    samples : ndarray of shape (n_train, d)
+        The training samples, mapped and moved.
+    row_means : ndarray of shape (n_train,)
+        Mean kernel value of each training sample.
+    """
+
+    name: KernelName
+    shape: ImageShape
+    bandwidth: float
+    origin: Array
+    samples: Array
+    row_means: Array
+
+    def raw(self, X: Array) -> Array:
+        """The kernel without centring, of shape (n_samples, n_train)."""
+        mapped = _mapped(self.name, X, self.shape) - self.origin
+        return _values(self.name, mapped, self.samples, self.bandwidth)
+
+    def __call__(self, X: Array) -> Array:
+        """The centred kernel, of shape (n_samples, n_train)."""
+        return self._centred(self.raw(X))
+
+    def training(self) -> Array:
+        """The centred kernel of the training samples among themselves."""
+        return self._centred(
+            _values(self.name, self.samples, self.samples, self.bandwidth)
+        )
+
+    def project(self, X: NDArray[np.floating], coefficients: Array) -> Array:
+        """The product of the centred kernel and coefficients, in bounded memory."""
+        out = np.empty((X.shape[0], coefficients.shape[1]))
+        for rows in self._chunks(X.shape[0]):
+            out[rows] = self(X[rows].astype(np.float64, copy=False)) @ coefficients
+        return out
+
+    def _centred(self, values: Array) -> Array:
+        own = values.mean(axis=1, keepdims=True)
+        return np.asarray(values - own - self.row_means + self.row_means.mean())
+
+    def _chunks(self, n_samples: int) -> Iterator[slice]:
+        step = max(1, _KERNEL_BYTES // (8 * max(self.samples.shape)))
+        for start in range(0, n_samples, step):
+            yield slice(start, start + step)
+
+
+def centred_kernel(
+    name: KernelName, X: Array, *, width: float, image_shape: ImageShape | None
+) -> CentredKernel:
+    """Prepare a kernel for training samples.
+
+    Parameters
+    ----------
+    name : {"rbf", "linear", "igo"}
+        ``exp(-|x - y|^2 / (2 s2))``, ``x'y``, or the mean cosine of the angle
+        between the gradients of two images.
+    X : ndarray of shape (n_samples, n_features)
+        Training samples.
+    width : float
+        The s2 of "rbf" in units of the median squared distance of the samples.
+    image_shape : tuple of int or None
+        Height and width of the images, for "igo".
+
+    Returns
+    -------
+    CentredKernel
+        The kernel.
+
+    Raises
+    ------
+    DualQMLError
+        The kernel cannot tell any two samples apart.
+    """
+    shape = (1, X.shape[1])
+    if name == "igo":
+        shape = resolved_shape(image_shape, X.shape[1])
+        if X.shape[1] == 1:
+            raise ValueError(
+                "kernel='igo' compares the gradients of images, and an image of one "
+                "pixel has none: X has n_features=1. Use kernel='rbf'."
+            )
+    mapped = _mapped(name, X, shape)
+    mean = mapped.mean(axis=0)
+    centred = mapped - mean
+    if not (np.abs(centred).max() > 1e-14 * np.abs(mapped).max()):
+        what = "gradients" if name == "igo" else "samples"
+        raise DualQMLError(
+            f"All {what} are equal: there is no direction to learn. Check that the "
+            "rows of X are different images."
+        )
+    # Moving the samples changes neither kernel once centred, but keeps digits
+    # where the samples have a large mean. Orientations are bounded: no need.
+    origin = np.zeros_like(mean) if name == "igo" else mean
+    samples = mapped if name == "igo" else centred
+    bandwidth = width * median_squared_distance(samples) if name == "rbf" else 1.0
+    row_means = _values(name, samples, samples, bandwidth).mean(axis=0)
+    return CentredKernel(name, shape, bandwidth, origin, samples, row_means)
+
+
+def _mapped(name: KernelName, X: Array, shape: ImageShape) -> Array:
+    return orientation_features(X, shape) if name == "igo" else X
+
+
+def _values(name: KernelName, A: Array, B: Array, bandwidth: float) -> Array:
+    if name == "rbf":
+        return np.asarray(np.exp(squared_distances(A, B) / (-2.0 * bandwidth)))
+    return np.asarray(A @ B.T)
+
+
+class KernelExtractor(SupervisedExtractor):
+    """Base of extractors that are linear in a kernel. Do not use directly.
+
+    A subclass has the parameters `kernel`, `width` and `image_shape`, and
+    implements `_learn`, which gets the centred kernel of the training samples
+    and returns the coefficients, one column a feature.
+    """
+
+    kernel: KernelName
+    width: float
+    image_shape: ImageShape | None
+
+    def _learn(self, K: Array, codes: Index) -> Array:
+        raise TypeError(f"{type(self).__name__} does not say what it learns")
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn the features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,)
+            Class labels, at least two different ones.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        data, codes = self._validate_training_data(X, y)
+        self.kernel_ = centred_kernel(
+            self.kernel, data, width=self.width, image_shape=self.image_shape
+        )
+        self.coefficients_ = self._learn(self.kernel_.training(), codes)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Compute the features of samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Features; single precision where X is.
+        """
+        data = self._validate_samples(X)
+        features = self.kernel_.project(data, self.coefficients_)
+        return features.astype(data.dtype, copy=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.coefficients_.shape[1])

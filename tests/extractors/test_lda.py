@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from dualqml.core import DualQMLError
+from dualqml.extractors import Fisherfaces
+from dualqml.extractors._neighbours import unit_rows
+from dualqml.extractors._subspace import class_means, span_pca, within_deviations
+from dualqml.extractors.lda import fisher_directions, reduced_pca
+from tests.problems import make_data
+
+X, y = make_data([4] * 6, 40, noise=1.0)
+
+
+def scatters(Z, codes):
+    means, counts = class_means(Z, codes)
+    within = within_deviations(Z, codes)
+    between = np.sqrt(counts)[:, None] * (means - Z.mean(axis=0))
+    return within.T @ within, between.T @ between
+
+
+def test_directions_diagonalise_both_scatters():
+    Z = reduced_pca(X, "n-c", 6).coordinates
+    assert Z.shape[1] == 24 - 6
+    Sw, Sb = scatters(Z, y)
+    A = fisher_directions(Z, y, 0.1, 5)
+    regularised = Sw + 0.1 * np.trace(Sw) / 18 * np.eye(18)
+    np.testing.assert_allclose(A.T @ regularised @ A, np.eye(5), atol=1e-9)
+    ratios = A.T @ Sb @ A
+    np.testing.assert_allclose(ratios, np.diag(np.diag(ratios)), atol=1e-9)
+    assert (np.diff(np.diag(ratios)) <= 1e-9).all()
+    assert np.linalg.matrix_rank(Sb, tol=1e-9) == 5
+
+
+def test_without_shrinkage_decisions_ignore_a_change_of_coordinates(rng):
+    Z = span_pca(X).first(12).coordinates
+    mixed = Z @ rng.normal(size=(12, 12))
+    a = unit_rows(Z @ fisher_directions(Z, y, 0.0, 5))
+    b = unit_rows(mixed @ fisher_directions(mixed, y, 0.0, 5))
+    np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-8)
+
+
+def test_plain_form_in_enough_samples_equals_scikit_learn():
+    data, labels = make_data([30] * 4, 6, noise=1.0)
+    ours = Fisherfaces(shrinkage=0.0).fit(data, labels).transform(data)
+    theirs = LinearDiscriminantAnalysis(solver="eigen").fit_transform(data, labels)
+    ours, theirs = ours - ours.mean(0), theirs - theirs.mean(0)
+    ratio = np.linalg.norm(theirs) / np.linalg.norm(ours)
+    np.testing.assert_allclose(ratio**2 * ours @ ours.T, theirs @ theirs.T, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("pca_dim", "expected"), [("n-c", 18), (7, 7), (0.999999999, 23)]
+)
+def test_dimension_of_the_pca(pca_dim, expected):
+    assert reduced_pca(X, pca_dim, 6).coordinates.shape[1] == expected
+
+
+def test_one_sample_per_class_is_pca():
+    data, labels = make_data([1] * 6, 20)
+    features = Fisherfaces().fit(data, labels).transform(data)
+    centred = data - data.mean(axis=0)
+    np.testing.assert_allclose(features @ features.T, centred @ centred.T, atol=1e-9)
+
+
+def test_singular_scatter_is_an_error_that_says_what_to_do():
+    data = X.copy()
+    data[1::2] = data[::2]  # every image twice
+    with pytest.raises(DualQMLError, match="shrinkage above 0"):
+        Fisherfaces(shrinkage=0.0).fit(data, y)
+    Fisherfaces().fit(data, y)
+
+
+def test_equal_samples_only_are_an_error():
+    with pytest.raises(DualQMLError, match="All samples are equal"):
+        Fisherfaces().fit(np.ones((4, 3)), [0, 0, 1, 1])

@@ -1,0 +1,161 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from dualqml.core import DualQMLError
+from dualqml.extractors.methods import METHODS, make_method
+from tests.problems import make_data
+
+NAMES = list(METHODS)
+OWN_RULE = ("DualQML (max)", "DualQML")
+
+
+def few_folds(name):
+    """Parameters that keep the cross-validated methods quick."""
+    return {"cv": 2, "lams": (1.0,)} if name in OWN_RULE else {}
+
+
+def test_rows_are_those_of_the_papers_tables():
+    assert NAMES == [
+        "APCA",
+        "LDA",
+        "MFA",
+        "CFA-OTF",
+        "CFA-OEOTF",
+        "GTDA",
+        "ERE",
+        "K-LDA",
+        "MLE",
+        "ER-KDA",
+        "DualQML (max)",
+        "DualQML",
+    ]
+
+
+def test_unknown_method_is_an_error_that_lists_them():
+    with pytest.raises(ValueError, match="choose from APCA, LDA"):
+        make_method("PCA")
+
+
+def test_unknown_parameter_is_an_error_that_lists_them():
+    with pytest.raises(ValueError, match="ERE has no parameter 'alpha'; its"):
+        make_method("ERE", alpha=1.0)
+
+
+def test_overrides_reach_the_extractor():
+    assert make_method("LDA", shrinkage=0.5)["extract"].shrinkage == 0.5
+    assert make_method("DualQML", cv=3)["classify"].cv == 3
+    assert make_method("CFA-OTF")["extract"].filter == "otf"
+
+
+def test_image_shape_reaches_those_who_need_it():
+    assert make_method("GTDA", image_shape=(4, 8))["extract"].image_shape == (4, 8)
+    make_method("ERE", image_shape=(4, 8))  # and does not disturb the others
+
+
+def test_wrong_image_shape_is_an_error():
+    X, y = make_data([3, 3, 3], 30)
+    for name in ("GTDA", "CFA-OTF"):
+        with pytest.raises(ValueError, match="32 pixels, but the rows of X have 30"):
+            make_method(name, image_shape=(4, 8)).fit(X, y)
+
+
+@pytest.mark.parametrize("preprocessing", ["none", "unit-norm", "centred-unit-norm"])
+def test_preprocessing_can_be_chosen(preprocessing):
+    names = list(make_method("ERE", preprocessing=preprocessing).named_steps)
+    assert ("centre" in names) == (preprocessing == "centred-unit-norm")
+    assert ("normalise" in names) == (preprocessing != "none")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_recognises_easy_classes(name):
+    X, y = make_data([6] * 10, 64, noise=0.3, unit=False)
+    train = np.arange(60) % 6 < 4
+    model = make_method(name, **few_folds(name))
+    assert isinstance(model, Pipeline)
+    model.fit(X[train], y[train])
+    assert model.score(X[~train], y[~train]) > 0.9
+    clone(model)
+
+
+def one_sample_each():
+    return make_data([1] * 8, 36, unit=False)
+
+
+def unequal_classes():
+    return make_data([1, 2, 2, 3, 5, 8], 36, noise=0.3, unit=False)
+
+
+def more_samples_than_features():
+    return make_data([15] * 4, 9, noise=0.3, unit=False)
+
+
+def duplicate_images():
+    X, y = make_data([4] * 5, 36, noise=0.3, unit=False)
+    X[1], X[9] = X[0], X[8]  # twice in a class
+    X[12] = X[16]  # and once in two classes
+    return X, y
+
+
+def constant_image():
+    X, y = make_data([4] * 5, 36, noise=0.3, unit=False)
+    X[2] = 0.7
+    return X, y
+
+
+def two_classes():
+    return make_data([5, 5], 36, noise=0.3, unit=False)
+
+
+def single_precision():
+    X, y = make_data([4] * 5, 36, noise=0.3, unit=False)
+    return X.astype(np.float32), y
+
+
+def string_labels():
+    X, y = make_data([4] * 5, 36, noise=0.3, unit=False)
+    return X, np.array(["anna", "bert", "cleo", "dora", "emil"])[y]
+
+
+EDGES = [
+    one_sample_each,
+    unequal_classes,
+    more_samples_than_features,
+    duplicate_images,
+    constant_image,
+    two_classes,
+    single_precision,
+    string_labels,
+]
+
+
+@pytest.mark.parametrize("edge", EDGES, ids=lambda edge: edge.__name__)
+@pytest.mark.parametrize("name", NAMES)
+def test_edge_cases_work(name, edge):
+    X, y = edge()
+    model = make_method(name, **few_folds(name))
+    if edge is one_sample_each and name in OWN_RULE:
+        # Nothing can be held out to choose lambda: an error that says so.
+        with pytest.raises(ValueError, match="at least 2 samples"):
+            model.fit(X, y)
+        return
+    model.fit(X, y)
+    predicted = model.predict(X)
+    assert predicted.dtype == y.dtype
+    # Training samples are recognised, but for the image under two names, and
+    # but for methods that do not interpolate the training set.
+    assert np.mean(predicted == y) >= 0.75
+    if name not in OWN_RULE:
+        features = model[:-1].transform(X)
+        assert np.isfinite(features).all()
+        assert features.dtype == X.dtype
+
+
+def test_all_images_equal_is_a_typed_error():
+    X, y = np.ones((6, 16)), np.repeat([0, 1, 2], 2)
+    for name in NAMES:
+        if name in (*OWN_RULE, "CFA-OTF", "APCA"):
+            continue
+        with pytest.raises((DualQMLError, ValueError)):
+            make_method(name).fit(X, y)
