@@ -90,13 +90,15 @@ def test_a_connected_graph_is_left_alone(Z):
     assert connected_neighbour_mask(distances, 99)[1] == 29
 
 
-def test_copies_are_neighbours_however_many_there_are():
-    points = np.repeat([[0.0], [1.0], [5.0]], 6, axis=0)
+@pytest.mark.parametrize("n_neighbors", [2, 3])
+def test_copies_are_neighbours_however_many_there_are(n_neighbors):
+    # The three last samples need three neighbours to reach the eight copies.
+    points = np.array([[0.0]] * 8 + [[100.0], [101.0], [102.5]])
     distances = squared_distances(points)
-    mask, _ = connected_neighbour_mask(distances, 2)
-    copies = (distances == 0.0) & ~np.eye(18, dtype=bool)
-    assert mask[copies].all()
+    mask, used = connected_neighbour_mask(distances, n_neighbors)
+    assert used == 3
     assert connected_components(mask)[0] == 1
+    assert mask[:8, :8].sum() == 8 * 7
 
 
 def test_geodesics_follow_the_graph_also_along_edges_of_length_zero():

@@ -115,9 +115,10 @@ def test_chunks_bound_the_rows_held_at_a_time(rng, monkeypatch):
     ]
 
 
-def test_projection_computes_single_precision_in_double(rng):
+@pytest.mark.parametrize("name", KERNELS)
+def test_projection_computes_single_precision_in_double(name, rng):
     X = rng.normal(size=(9, 16)).astype(np.float32)
-    kernel = prepared("rbf", X.astype(float))
+    kernel = prepared(name, X.astype(float))
     out = kernel.project(X, np.eye(9))
     assert out.dtype == np.float64
     np.testing.assert_allclose(out, kernel.training(), atol=1e-12)

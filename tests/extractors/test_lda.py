@@ -74,3 +74,11 @@ def test_singular_scatter_is_an_error_that_says_what_to_do():
 def test_equal_samples_only_are_an_error():
     with pytest.raises(DualQMLError, match="All samples are equal"):
         Fisherfaces().fit(np.ones((4, 3)), [0, 0, 1, 1])
+
+
+def test_a_scatter_of_too_low_rank_is_singular_whatever_rounding_does():
+    # Seven samples of three classes: within-class rank 4 in six dimensions.
+    for seed in range(20):
+        data, labels = make_data([3, 2, 2], 30, seed=seed)
+        with pytest.raises(DualQMLError, match="singular"):
+            Fisherfaces(shrinkage=0.0, pca_dim=6).fit(data, labels)

@@ -199,11 +199,17 @@ def test_a_sample_goes_to_the_patch_that_reconstructs_it_best():
 
 
 def test_the_nearest_centre_decides_where_all_patches_reconstruct_a_sample():
-    Z = np.array([[0.0], [1.0], [10.0], [11.0]])
-    embedding = np.array([[0.0], [1.0], [20.0], [22.0]])
-    maps = patch_maps(Z, embedding, np.array([0, 0, 1, 1]))
-    new = np.array([[2.0], [4.0], [7.0], [12.0]])
-    np.testing.assert_allclose(maps.apply(new), [[2.0], [4.0], [14.0], [24.0]])
+    # Two patches that both span the space, so rounding alone tells them apart.
+    rng = np.random.default_rng(0)
+    Z, new = rng.normal(size=(12, 3)), rng.normal(size=(40, 3))
+    patches = np.repeat([0, 1], 6)
+    Z[patches == 1] += 5.0
+    new[20:] += 5.0
+    slope = rng.normal(size=(3, 3))
+    maps = patch_maps(Z, np.where(patches[:, None] == 0, Z @ slope, 9.0), patches)
+    mapped = maps.apply(new)
+    np.testing.assert_allclose(mapped[:20], new[:20] @ slope, atol=1e-9)
+    np.testing.assert_allclose(mapped[20:], 9.0)
 
 
 def test_classical_scaling_recovers_euclidean_points():

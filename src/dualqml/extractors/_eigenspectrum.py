@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualqml.core import scatter_spectrum
 from dualqml.core.arrays import Array, Index
-from dualqml.extractors._subspace import RANK_TOLERANCE, within_deviations
+from dualqml.extractors._subspace import principal_directions, within_deviations
 
 
 @dataclass(frozen=True)
@@ -144,9 +143,8 @@ def regularised_whitening(Z: Array, codes: Index, mu: float) -> Whitening:
         empty = regularised_spectrum(np.empty(0), mu)
         return Whitening(empty, np.empty((Z.shape[1], 0)))
     weighted = np.sqrt(balanced_weights(codes))[:, None] * deviations
-    measured = scatter_spectrum(weighted, rank_tolerance=RANK_TOLERANCE)
-    vectors = measured.back_project(np.eye(measured.rank)[::-1]).T
-    return Whitening(regularised_spectrum(measured.eigenvalues[::-1], mu), vectors)
+    measured, vectors = principal_directions(weighted)
+    return Whitening(regularised_spectrum(measured, mu), vectors)
 
 
 def eigenspectrum_directions(
@@ -175,12 +173,9 @@ def eigenspectrum_directions(
     whitened = whitening.apply(Z)
     weights = balanced_weights(codes)
     centred = whitened - weights @ whitened
-    total = scatter_spectrum(
-        np.sqrt(weights)[:, None] * centred, rank_tolerance=RANK_TOLERANCE
-    )
-    principal = total.back_project(np.eye(total.rank)[::-1][:n_components])
+    _, principal = principal_directions(np.sqrt(weights)[:, None] * centred)
     # T is symmetric: applied to a direction it acts as it does on samples.
-    return np.asarray(whitening.apply(principal).T)
+    return np.asarray(whitening.apply(principal[:, :n_components].T).T)
 
 
 def _is_rounding(deviations: Array, Z: Array) -> bool:

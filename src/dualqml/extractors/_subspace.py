@@ -8,13 +8,15 @@ n_features x n_features is formed when there are fewer samples than features.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, eigh
+from scipy.linalg import LinAlgError, cholesky, eigh
 
 from dualqml.core import DualQMLError, scatter_spectrum
 from dualqml.core.arrays import Array, Index
 
 #: Variances at or below this fraction of the largest count as zero.
 RANK_TOLERANCE = 1e-10
+#: Pivots at or below this fraction of the largest make a matrix singular.
+_SINGULAR = 1e-13
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,26 @@ class SpanPCA:
         return int(np.searchsorted(shares, energy * (1.0 - 1e-12)) + 1)
 
 
+def principal_directions(factor: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of ``factor' factor``, largest first.
+
+    Parameters
+    ----------
+    factor : ndarray of shape (n_rows, n_features)
+        A factor of a positive semidefinite matrix, not all zeros.
+
+    Returns
+    -------
+    eigenvalues : ndarray of shape (rank,)
+        The non-zero eigenvalues.
+    basis : ndarray of shape (n_features, rank)
+        Orthonormal eigenvectors, one a column.
+    """
+    spectrum = scatter_spectrum(factor, rank_tolerance=RANK_TOLERANCE)
+    basis = spectrum.back_project(np.eye(spectrum.rank)[::-1]).T
+    return spectrum.eigenvalues[::-1], basis
+
+
 def span_pca(X: Array) -> SpanPCA:
     """All principal components of the samples with non-zero variance.
 
@@ -62,7 +84,12 @@ def span_pca(X: Array) -> SpanPCA:
     Returns
     -------
     SpanPCA
-        The components; one direction of zero variance if all samples are equal.
+        The components.
+
+    Raises
+    ------
+    DualQMLError
+        All samples are equal.
     """
     mean = X.mean(axis=0)
     centred = X - mean
@@ -71,14 +98,8 @@ def span_pca(X: Array) -> SpanPCA:
             "All samples are equal: there is no direction to learn. Check that the "
             "rows of X are different images."
         )
-    spectrum = scatter_spectrum(centred, rank_tolerance=RANK_TOLERANCE)
-    basis = spectrum.back_project(np.eye(spectrum.rank)[::-1]).T
-    return SpanPCA(
-        mean,
-        basis,
-        spectrum.coordinates[:, ::-1],
-        spectrum.eigenvalues[::-1] / X.shape[0],
-    )
+    eigenvalues, basis = principal_directions(centred)
+    return SpanPCA(mean, basis, centred @ basis, eigenvalues / X.shape[0])
 
 
 def class_means(Z: Array, codes: Index) -> tuple[Array, Index]:
@@ -127,13 +148,25 @@ def discriminant_directions(
     """
     size = wanted.shape[0]
     n_components = max(1, min(n_components, size))
-    try:
-        ratios, directions = eigh(
-            wanted, unwanted, subset_by_index=(size - n_components, size - 1)
-        )
-    except LinAlgError as error:
+    if _is_singular(unwanted):
         raise DualQMLError(
             "The within-class scatter is singular. Use a shrinkage above 0 or fewer "
             "dimensions before the discriminant step."
-        ) from error
+        )
+    ratios, directions = eigh(
+        wanted, unwanted, subset_by_index=(size - n_components, size - 1)
+    )
     return ratios[::-1], directions[:, ::-1]
+
+
+def _is_singular(S: Array) -> bool:
+    """Whether a positive semidefinite matrix has no numerical inverse.
+
+    Rounding may let a Cholesky factorisation pass, but then with a pivot that
+    is rounding noise.
+    """
+    try:
+        pivots = np.diag(cholesky(S, lower=True)) ** 2
+    except LinAlgError:
+        return True
+    return bool(pivots.min() <= _SINGULAR * pivots.max())

@@ -7,13 +7,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from dualqml.core import scatter_spectrum
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import LinearExtractor
 from dualqml.extractors._compat import Interval, StrOptions
 from dualqml.extractors._subspace import (
-    RANK_TOLERANCE,
     class_means,
+    principal_directions,
     shrunk,
     within_deviations,
 )
@@ -119,16 +118,14 @@ class APCA(LinearExtractor):
         within, between = mixture_factors(data, codes, self.class_weights_)
         # A factor of the mixture: its scatter is the mixture itself.
         factor = np.concatenate([within, np.sqrt(self.eta) * between])
-        spectrum = scatter_spectrum(factor, rank_tolerance=RANK_TOLERANCE)
-        eigenvalues = spectrum.eigenvalues[::-1]
+        eigenvalues, basis = principal_directions(factor)
         if self.n_components is None:
             shares = np.cumsum(eigenvalues) / eigenvalues.sum()
             n_kept = int(np.searchsorted(shares, self.energy * (1.0 - 1e-12))) + 1
         else:
             n_kept = self.n_components
-        n_kept = min(n_kept, spectrum.rank)
-        self.eigenvalues_ = eigenvalues[:n_kept]
-        basis = spectrum.back_project(np.eye(spectrum.rank)[::-1][:n_kept]).T
+        n_kept = min(n_kept, eigenvalues.size)
+        self.eigenvalues_, basis = eigenvalues[:n_kept], basis[:, :n_kept]
         if self.covariance == "within" and counts.max() > 1:
             projected = within @ basis
             covariance = shrunk(projected.T @ projected, self.ridge)

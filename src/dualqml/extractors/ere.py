@@ -62,7 +62,7 @@ class ERE(LinearExtractor):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from dualqml.extractors.ere import ERE
+    >>> from dualqml.extractors import ERE
     >>> X, y = load_digits(return_X_y=True)
     >>> ERE(n_components=20).fit(X[:100], y[:100]).transform(X).shape
     (1797, 20)

@@ -85,7 +85,7 @@ class ERKDA(KernelExtractor):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from dualqml.extractors.erkda import ERKDA
+    >>> from dualqml.extractors import ERKDA
     >>> X, y = load_digits(return_X_y=True)
     >>> ERKDA(n_components=20).fit(X[:100], y[:100]).transform(X).shape
     (1797, 20)

@@ -80,7 +80,7 @@ class KernelLDA(KernelExtractor):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from dualqml.extractors.klda import KernelLDA
+    >>> from dualqml.extractors import KernelLDA
     >>> X, y = load_digits(return_X_y=True)
     >>> KernelLDA().fit(X[:100], y[:100]).transform(X).shape
     (1797, 9)

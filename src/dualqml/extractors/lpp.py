@@ -43,8 +43,7 @@ class LPP(LinearExtractor):
         the mean squared distance of all pairs of different samples after the
         PCA. Our choice.
     energy : float, default=0.98
-        Fraction of the variance that the PCA before keeps, as in the original
-        paper.
+        Fraction of the variance that the PCA before keeps. Our choice.
     supervised : bool, default=False
         Whether neighbours must be of the same class. The original paper does
         without labels.
@@ -71,7 +70,7 @@ class LPP(LinearExtractor):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from dualqml.extractors.lpp import LPP
+    >>> from dualqml.extractors import LPP
     >>> X, y = load_digits(return_X_y=True)
     >>> LPP().fit(X[:100], y[:100]).transform(X).shape
     (1797, 9)

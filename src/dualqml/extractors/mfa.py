@@ -83,7 +83,7 @@ class MFA(LinearExtractor):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from dualqml.extractors.mfa import MFA
+    >>> from dualqml.extractors import MFA
     >>> X, y = load_digits(return_X_y=True)
     >>> MFA().fit(X[:100], y[:100]).transform(X).shape
     (1797, 9)

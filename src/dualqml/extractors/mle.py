@@ -106,7 +106,7 @@ class MLE(SupervisedExtractor):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from dualqml.extractors.mle import MLE
+    >>> from dualqml.extractors import MLE
     >>> X, y = load_digits(return_X_y=True)
     >>> MLE().fit(X[:100], y[:100]).transform(X).shape
     (1797, 9)
