@@ -23,30 +23,56 @@ class SupervisedExtractor(
 ):
     """Base of transformers that learn from labelled samples. Do not use directly."""
 
-    def _validate_training_data(
-        self, X: ArrayLike, y: ArrayLike
-    ) -> tuple[Array, Index]:
-        """Check the input; set `classes_`; return doubles and class codes."""
+    def _fit(self, data: Array, codes: Index) -> None:
+        """Learn from samples and class numbers; `classes_` is set."""
+        raise TypeError(f"{type(self).__name__} does not say how it learns")
+
+    def _features(self, data: Array) -> Array:
+        """Features of samples that have been checked."""
+        raise TypeError(f"{type(self).__name__} does not say what it computes")
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from labelled samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+        y : array-like of shape (n_samples,)
+            Class labels, at least two different ones.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
         data, target = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        with warnings.catch_warnings():
-            # Few samples of many classes are our normal case.
-            warnings.filterwarnings("ignore", "The number of unique classes")
-            check_classification_targets(target)
-        self.classes_, codes = np.unique(target, return_inverse=True)
+        self.classes_, codes = class_codes(target)
         if self.classes_.size < 2:
             raise ValueError(
                 f"{type(self).__name__} tells classes apart and needs samples of at "
                 f"least 2 classes; got 1 class ({self.classes_[0]!r})"
             )
-        return data.astype(np.float64, copy=False), codes
+        self._fit(data.astype(np.float64, copy=False), codes)
+        return self
 
-    def _validate_samples(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Check samples to be transformed by the fitted estimator."""
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Compute the features of samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+            Features; single precision where X is.
+        """
         check_is_fitted(self)
-        data: NDArray[np.floating] = validate_data(
-            self, X, dtype=[np.float64, np.float32], reset=False
-        )
-        return data
+        data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return self._features(data).astype(data.dtype, copy=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -62,48 +88,32 @@ class LinearExtractor(SupervisedExtractor):
     (or None) and the directions, one a column.
     """
 
+    mean_: Array | None
+    components_: Array
+
     def _learn(self, data: Array, codes: Index) -> tuple[Array | None, Array]:
         raise TypeError(f"{type(self).__name__} does not say what it learns")
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn the projection.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Class labels, at least two different ones.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        data, codes = self._validate_training_data(X, y)
-        mean, directions = self._learn(data, codes)
-        self.mean_ = mean
+    def _fit(self, data: Array, codes: Index) -> None:
+        self.mean_, directions = self._learn(data, codes)
         self.components_ = np.ascontiguousarray(directions.T)
-        return self
 
-    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Project samples on the learnt directions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            Features; single precision where X is.
-        """
-        data = self._validate_samples(X)
+    def _features(self, data: Array) -> Array:
         centred = data if self.mean_ is None else data - self.mean_
-        return (centred @ self.components_.T).astype(data.dtype, copy=False)
+        return np.asarray(centred @ self.components_.T)
 
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
+
+
+def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Index]:
+    """Check that labels are of classes; the classes, and the number of each label's.
+
+    Few samples of many classes are our normal case, and no reason to warn.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")
+        check_classification_targets(target)
+    classes, codes = np.unique(target, return_inverse=True)
+    return classes, codes

@@ -3,15 +3,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
-from dualqml.extractors._compat import _fit_context
 from dualqml.extractors._images import ImageShape, resolved_shape
 
 KernelName = Literal["rbf", "linear", "igo"]
@@ -221,45 +220,14 @@ class KernelExtractor(SupervisedExtractor):
     def _learn(self, K: Array, codes: Index) -> Array:
         raise TypeError(f"{type(self).__name__} does not say what it learns")
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn the features.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Class labels, at least two different ones.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        data, codes = self._validate_training_data(X, y)
+    def _fit(self, data: Array, codes: Index) -> None:
         self.kernel_ = centred_kernel(
             self.kernel, data, width=self.width, image_shape=self.image_shape
         )
         self.coefficients_ = self._learn(self.kernel_.training(), codes)
-        return self
 
-    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Compute the features of samples.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            Features; single precision where X is.
-        """
-        data = self._validate_samples(X)
-        features = self.kernel_.project(data, self.coefficients_)
-        return features.astype(data.dtype, copy=False)
+    def _features(self, data: Array) -> Array:
+        return self.kernel_.project(data, self.coefficients_)
 
     @property
     def _n_features_out(self) -> int:

@@ -8,15 +8,14 @@ n_features x n_features is formed when there are fewer samples than features.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, eigh
+from scipy.linalg import LinAlgError, cho_factor, eigh
+from scipy.linalg.lapack import dpocon
 
 from dualqml.core import DualQMLError, scatter_spectrum
 from dualqml.core.arrays import Array, Index
 
 #: Variances at or below this fraction of the largest count as zero.
 RANK_TOLERANCE = 1e-10
-#: Pivots at or below this fraction of the largest make a matrix singular.
-_SINGULAR = 1e-13
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def discriminant_directions(
     """
     size = wanted.shape[0]
     n_components = max(1, min(n_components, size))
-    if _is_singular(unwanted):
+    if definite_factor(unwanted) is None:
         raise DualQMLError(
             "The within-class scatter is singular. Use a shrinkage above 0 or fewer "
             "dimensions before the discriminant step."
@@ -159,14 +158,18 @@ def discriminant_directions(
     return ratios[::-1], directions[:, ::-1]
 
 
-def _is_singular(S: Array) -> bool:
-    """Whether a positive semidefinite matrix has no numerical inverse.
+def definite_factor(S: Array) -> tuple[Array, bool] | None:
+    """Cholesky factor for ``scipy.linalg.cho_solve``, None if S is singular.
 
-    Rounding may let a Cholesky factorisation pass, but then with a pivot that
-    is rounding noise.
+    Rounding may let the factorisation of a singular matrix pass, so its
+    condition number is estimated as well.
     """
     try:
-        pivots = np.diag(cholesky(S, lower=True)) ** 2
+        factor: tuple[Array, bool] = cho_factor(S, lower=True)
     except LinAlgError:
-        return True
-    return bool(pivots.min() <= _SINGULAR * pivots.max())
+        return None
+    norm = np.abs(S).sum(axis=0).max()
+    reciprocal_condition, _ = dpocon(factor[0], norm, uplo="L")
+    if reciprocal_condition <= S.shape[0] * np.finfo(np.float64).eps:
+        return None
+    return factor

@@ -5,10 +5,8 @@ from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.fft import fft2, ifft2
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.linalg.lapack import dpocon
+from scipy.linalg import cho_solve
 
 from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
@@ -16,7 +14,7 @@ from dualqml.extractors._base import LinearExtractor
 from dualqml.extractors._compat import Interval, StrOptions
 from dualqml.extractors._images import ImageShape, resolved_shape
 from dualqml.extractors._neighbours import unit_rows
-from dualqml.extractors._subspace import shrunk, span_pca
+from dualqml.extractors._subspace import definite_factor, shrunk, span_pca
 
 #: Power at or below this fraction of the largest is rounding of zero.
 _POWER_TOLERANCE = 1e-20
@@ -156,24 +154,11 @@ class CFA(LinearExtractor):
         shape = resolved_shape(self.image_shape, data.shape[1])
         return None, otf_filters(unit_rows(data), codes, shape, alpha, self.ridge)
 
-    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Correlate samples with the filter of every class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            Features; single precision where X is.
-        """
-        data = self._validate_samples(X)
+    def _features(self, data: Array) -> Array:
         # In double precision: the square of a pixel may not fit single.
         double = data.astype(np.float64, copy=False)
         ready = unit_rows(double) if self.mean_ is None else double - self.mean_
-        return (ready @ self.components_.T).astype(data.dtype, copy=False)
+        return np.asarray(ready @ self.components_.T)
 
 
 def trade_off(images: Array, shape: ImageShape, alpha: float) -> Array:
@@ -334,16 +319,10 @@ def _symmetric(matrix: Array) -> Array:
 
 def _solve_definite(gram: Array, targets: Array) -> Array:
     """Solve with a positive definite matrix, or say that it is singular."""
-    try:
-        factor = cho_factor(gram, lower=True)
-        norm = np.abs(gram).sum(axis=0).max()
-        # Rounding may let a singular matrix pass the factorisation.
-        reciprocal_condition, _ = dpocon(factor[0], norm, uplo="L")
-        if reciprocal_condition <= gram.shape[0] * np.finfo(np.float64).eps:
-            raise LinAlgError("condition number too large")
-    except LinAlgError as error:
+    factor = definite_factor(gram)
+    if factor is None:
         raise DualQMLError(
             "The training images are linearly dependent, so no filter gives each "
             "of them its exact answer. Use ridge > 0 (the default is 0.1)."
-        ) from error
+        )
     return np.asarray(cho_solve(factor, targets))

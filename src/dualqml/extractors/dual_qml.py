@@ -3,11 +3,10 @@
 
 import warnings
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -21,7 +20,7 @@ from dualqml.core import (
 from dualqml.core.arrays import Array, Index
 from dualqml.core.spectrum import RANK_TOLERANCE
 from dualqml.extractors._base import SupervisedExtractor
-from dualqml.extractors._compat import Interval, StrOptions, _fit_context
+from dualqml.extractors._compat import Interval, StrOptions
 from dualqml.extractors._quadratic import quadratic_features
 from dualqml.extractors._threads import one_blas_thread
 
@@ -159,43 +158,11 @@ class DualQML(SupervisedExtractor):
         self.zero_samples = zero_samples
         self.n_jobs = n_jobs
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn the quadratic matrix of every class.
+    def _fit(self, data: Array, codes: Index) -> None:
+        self._fit_at(data, codes, self.lam)
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Class labels, at least two different ones.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        data, codes = self._validate_training_data(X, y)
-        self._fit(data, codes, self.lam)
-        return self
-
-    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Compute the quadratic features x'P_c x.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-            One column for each class, in the order of `classes_`; single
-            precision where X is.
-        """
-        data = self._validate_samples(X)
-        features = quadratic_features(data, self.components_, self.ranks_)
-        return features.astype(data.dtype, copy=False)
+    def _features(self, data: Array) -> Array:
+        return quadratic_features(data, self.components_, self.ranks_)
 
     def quadratic_matrix(self, label: Any) -> Array:
         """The full matrix P_c of one class.
@@ -229,7 +196,8 @@ class DualQML(SupervisedExtractor):
         mean_squared_norm = float(np.einsum("ij,ij->", data, data)) / data.shape[0]
         return float(lam) / mean_squared_norm**2
 
-    def _fit(self, data: Array, codes: Index, lam: float) -> None:
+    def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
+        """Learn the matrices of all classes at one lambda, and certify them."""
         spectrum, used = self._usable_spectrum(data)
         members = class_members(codes[used], self.classes_.size)
         if not all(own.size for own in members):

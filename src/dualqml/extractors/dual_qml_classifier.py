@@ -127,8 +127,8 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         )
         self.rule = rule
 
-    def _fit(self, data: Array, codes: Index, lam: float) -> None:
-        super()._fit(data, codes, lam)
+    def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
+        super()._fit_at(data, codes, lam)
         self.training_features_ = self.training_codes_ = None
         if self.rule == "cosine":
             features = quadratic_features(data, self.components_, self.ranks_)

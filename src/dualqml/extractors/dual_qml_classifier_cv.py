@@ -3,17 +3,16 @@
 
 from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import ArrayLike
 from sklearn.model_selection import check_cv
 
 from dualqml.core import newton_path
 from dualqml.core.arrays import Array, Index
 from dualqml.core.solve import DEFAULT_MAX_ITER
-from dualqml.extractors._compat import Interval, _fit_context
+from dualqml.extractors._compat import Interval
 from dualqml.extractors._folds import spread_folds
 from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors._quadratic import quadratic_features
@@ -151,28 +150,12 @@ class DualQMLClassifierCV(DualQMLClassifier):
     # The exact solver that can follow a path is the only one used here.
     solver = "newton"
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Choose lambda by cross-validation, then fit on all samples.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Class labels, at least two different ones.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
+    def _fit(self, data: Array, codes: Index) -> None:
         lams = np.asarray(self.lams, dtype=np.float64)
         if lams.ndim != 1 or lams.size == 0 or not (lams > 0).all():
             raise ValueError(
                 f"lams must be a non-empty list of positive numbers, got {self.lams!r}"
             )
-        data, codes = self._validate_training_data(X, y)
         folds: Iterable[tuple[Index, Index]]
         if isinstance(self.cv, Integral):
             folds = spread_folds(codes, int(self.cv), self.random_state)
@@ -185,8 +168,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
             )
         self.cv_errors_ = np.array(errors)
         self.best_lam_ = float(lams[self.cv_errors_.mean(axis=0).argmin()])
-        self._fit(data, codes, self.best_lam_)
-        return self
+        self._fit_at(data, codes, self.best_lam_)
 
     def _fold_errors(
         self, data: Array, codes: Index, train: Index, held_out: Index, lams: Array

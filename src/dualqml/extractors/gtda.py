@@ -85,8 +85,8 @@ class GTDA(LinearExtractor):
         The basis V, orthonormal columns.
     zeta_ : float
         The weight used.
-    objective_ : ndarray of shape (2 * n_iter_,)
-        Between-class scatter less zeta_ times within-class scatter of the
+    objective_ : ndarray of shape (2 * n_sweeps,)
+        Between-class scatter less zeta times within-class scatter of the
         reduced images, after each update of a basis. With order "eig" it never
         falls from the second value on; before, V is still the identity.
     n_iter_ : int

@@ -3,17 +3,16 @@
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state, gen_batches
 
 from dualqml.core.arrays import Array, Index, Mask
 from dualqml.extractors._base import SupervisedExtractor
-from dualqml.extractors._compat import Interval, _fit_context
+from dualqml.extractors._compat import Interval
 from dualqml.extractors._graphs import (
     connected_neighbour_mask,
     geodesic_distances,
@@ -145,23 +144,7 @@ class MLE(SupervisedExtractor):
         self.shrinkage = shrinkage
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn the patches and their maps.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Class labels, at least two different ones.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        data, codes = self._validate_training_data(X, y)
+    def _fit(self, data: Array, codes: Index) -> None:
         pca = span_pca(data)
         pca = pca.first(pca.n_for_energy(self.energy))
         scales = np.sqrt(pca.variances) if self.whiten else np.ones_like(pca.variances)
@@ -187,23 +170,9 @@ class MLE(SupervisedExtractor):
                 self.shrinkage,
                 min(self.classes_.size - 1, self.embedding_.shape[1]),
             )
-        return self
 
-    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Map samples by the patches that reconstruct them best.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            Features; single precision where X is.
-        """
-        data = self._validate_samples(X)
-        features = np.empty((data.shape[0], self._n_features_out), dtype=data.dtype)
+    def _features(self, data: Array) -> Array:
+        features = np.empty((data.shape[0], self._n_features_out))
         for batch in gen_batches(data.shape[0], BATCH_SIZE):
             Z = (data[batch].astype(np.float64) - self.mean_) @ self.components_.T
             mapped = self._maps.apply(Z)

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The decision rule of the paper's competitors: the nearest training sample."""
 
-import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dualqml.core.arrays import Array
+from dualqml.extractors._base import class_codes
 from dualqml.extractors._compat import StrOptions, _fit_context
 from dualqml.extractors._neighbours import (
     Metric,
@@ -83,11 +82,7 @@ class NearestSample(ClassifierMixin, BaseEstimator):
             The fitted estimator.
         """
         data, target = validate_data(self, X, y, dtype=np.float64)
-        with warnings.catch_warnings():
-            # Few samples of many classes are our normal case.
-            warnings.filterwarnings("ignore", "The number of unique classes")
-            check_classification_targets(target)
-        self.classes_, self.codes_ = np.unique(target, return_inverse=True)
+        self.classes_, self.codes_ = class_codes(target)
         self.metric_ = "euclidean" if data.shape[1] == 1 else self.metric
         self.gallery_ = unit_rows(data) if self.metric_ == "cosine" else data
         return self
