@@ -7,8 +7,8 @@ from dualqml.extractors._kernels import (
     centred_kernel,
     median_squared_distance,
     orientation_features,
-    squared_distances,
 )
+from dualqml.extractors._neighbours import squared_distances
 
 KERNELS = ["rbf", "linear", "igo"]
 

@@ -3,7 +3,7 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
-from dualqml.extractors._graphs import laplacian_form, squared_distances
+from dualqml.extractors._graphs import laplacian_form, pair_distances
 from dualqml.extractors._subspace import span_pca
 from dualqml.extractors.lpp import LPP, heat_weights, locality_directions
 from tests.problems import make_data
@@ -27,7 +27,7 @@ def test_the_laplacian_is_positive_semidefinite_and_ignores_constants(data, supe
 
 def test_weights_are_those_of_the_definition(data):
     _, y, Z = data
-    distances = squared_distances(Z)
+    distances = pair_distances(Z)
     mean = distances[~np.eye(22, dtype=bool)].mean()
     order = np.argsort(distances, axis=1)
     nearest = np.zeros((22, 22), dtype=bool)

@@ -3,7 +3,7 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
-from dualqml.extractors._graphs import laplacian_form, squared_distances
+from dualqml.extractors._graphs import laplacian_form, pair_distances
 from dualqml.extractors._subspace import within_deviations
 from dualqml.extractors.lda import Fisherfaces
 from dualqml.extractors.mfa import MFA, marginal_graphs
@@ -53,7 +53,7 @@ def test_complete_class_graphs_give_the_within_class_scatter():
 @pytest.mark.parametrize("n_between", [1, 6, 1000])
 def test_the_penalty_graph_has_the_closest_pairs_of_every_class(n_between):
     Z, codes = make_data([3, 4, 5], 6, noise=1.0)
-    distances = squared_distances(Z)
+    distances = pair_distances(Z)
     expected = np.zeros((12, 12))
     for c in range(3):
         pairs = [

@@ -9,7 +9,7 @@ from dualqml.extractors import mle as module
 from dualqml.extractors._graphs import (
     connected_neighbour_mask,
     geodesic_distances,
-    squared_distances,
+    pair_distances,
 )
 from dualqml.extractors.lda import fisher_directions
 from dualqml.extractors.mle import (
@@ -42,7 +42,7 @@ def half_circle(n_samples, seed=0):
 
 
 def graph_of(Z, n_neighbors):
-    distances = np.sqrt(squared_distances(Z))
+    distances = np.sqrt(pair_distances(Z))
     mask, _ = connected_neighbour_mask(distances, n_neighbors)
     return distances, geodesic_distances(distances, mask), mask
 

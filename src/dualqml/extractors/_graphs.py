@@ -13,12 +13,13 @@ from scipy.sparse.csgraph import (
 )
 
 from dualqml.core.arrays import Array, Index, Mask
+from dualqml.extractors._neighbours import squared_distances
 
 #: Squared distances at or below this fraction of the largest count as zero.
 SAME_SAMPLE = 1e-12
 
 
-def squared_distances(Z: Array) -> Array:
+def pair_distances(Z: Array) -> Array:
     """Squared Euclidean distances of all pairs of samples.
 
     Parameters
@@ -31,9 +32,8 @@ def squared_distances(Z: Array) -> Array:
     ndarray of shape (n_samples, n_samples)
         Symmetric, with an exact zero for every pair of equal samples.
     """
-    norms = np.einsum("ij,ij->i", Z, Z)
-    distances = norms[:, None] + norms - 2.0 * (Z @ Z.T)
-    # Rounding leaves a small number of either sign for equal samples.
+    distances = squared_distances(Z, Z)
+    # Rounding leaves a small number for equal samples.
     distances[distances <= SAME_SAMPLE * distances.max()] = 0.0
     np.fill_diagonal(distances, 0.0)
     return np.asarray(np.minimum(distances, distances.T))
@@ -126,7 +126,9 @@ def geodesic_distances(lengths: Array, mask: Mask) -> Array:
     """
     # Built from indices, because a zero of a dense matrix means "no edge".
     rows, columns = np.nonzero(mask)
-    graph = csr_array((lengths[rows, columns], (rows, columns)), shape=mask.shape)
+    # 32-bit indices: older versions of SciPy take no others for paths.
+    edges = (rows.astype(np.int32), columns.astype(np.int32))
+    graph = csr_array((lengths[rows, columns], edges), shape=mask.shape)
     paths = shortest_path(graph, method="D", directed=True)
     # The two directions of a path are summed in different orders.
     return np.asarray(np.minimum(paths, paths.T))

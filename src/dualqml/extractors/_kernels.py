@@ -12,18 +12,12 @@ from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._neighbours import squared_distances
 
 KernelName = Literal["rbf", "linear", "igo"]
 
 #: Bytes of the kernel matrix or of mapped images held at a time.
 _KERNEL_BYTES = 8_000_000
-
-
-def squared_distances(A: Array, B: Array) -> Array:
-    """Squared Euclidean distances between the rows of A and those of B."""
-    square_a, square_b = np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B)
-    distances = square_a[:, None] + square_b - 2.0 * (A @ B.T)
-    return np.maximum(distances, 0.0, out=distances)
 
 
 def median_squared_distance(X: Array) -> float:

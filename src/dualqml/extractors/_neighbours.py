@@ -24,6 +24,13 @@ def unit_rows(features: Array) -> Array:
     return features / np.where(norms > 0.0, norms, 1.0)[:, None]
 
 
+def squared_distances(A: Array, B: Array) -> Array:
+    """Squared Euclidean distances between the rows of A and those of B."""
+    square_a, square_b = np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B)
+    distances = square_a[:, None] + square_b - 2.0 * (A @ B.T)
+    return np.maximum(distances, 0.0, out=distances)
+
+
 def nearest(queries: Array, gallery: Array, metric: Metric = "cosine") -> Index:
     """Index of the most similar gallery row; ties go to the lowest index.
 
@@ -87,12 +94,10 @@ def _similarities(
     queries: Array, gallery: Array, metric: Metric
 ) -> Iterator[tuple[slice, Array]]:
     step = max(1, _SIMILARITY_BYTES // (8 * gallery.shape[0]))
-    squared = np.einsum("ij,ij->i", gallery, gallery)
     for start in range(0, queries.shape[0], step):
         rows = slice(start, start + step)
         part = queries[rows]
         if metric == "cosine":
             yield rows, unit_rows(part) @ gallery.T
         else:
-            own = np.einsum("ij,ij->i", part, part)
-            yield rows, 2.0 * (part @ gallery.T) - squared - own[:, None]
+            yield rows, -squared_distances(part, gallery)

@@ -13,8 +13,8 @@ from dualqml.extractors._compat import Interval
 from dualqml.extractors._graphs import (
     laplacian_form,
     neighbour_mask,
+    pair_distances,
     same_class_only,
-    squared_distances,
 )
 from dualqml.extractors._subspace import shrunk, span_pca
 
@@ -138,7 +138,7 @@ def heat_weights(
     ndarray of shape (n_samples, n_samples)
         Symmetric, zero on the diagonal and for pairs that are not neighbours.
     """
-    distances = squared_distances(Z)
+    distances = pair_distances(Z)
     size = distances.shape[0]
     if width is None:
         width = distances.sum() / (size * (size - 1))

@@ -13,8 +13,8 @@ from dualqml.extractors._graphs import (
     SAME_SAMPLE,
     laplacian_form,
     neighbour_mask,
+    pair_distances,
     same_class_only,
-    squared_distances,
 )
 from dualqml.extractors._subspace import discriminant_directions, shrunk
 from dualqml.extractors.lda import PCADimension, reduced_pca
@@ -154,7 +154,7 @@ def marginal_graphs(
     intrinsic, penalty : ndarray of shape (n_samples, n_samples)
         Symmetric weights, 0 or 1.
     """
-    distances = squared_distances(Z)
+    distances = pair_distances(Z)
     intrinsic = neighbour_mask(same_class_only(distances, codes), n_within)
     penalty = np.zeros_like(distances)
     # Class by class: the closest pairs of the whole set would leave most of many

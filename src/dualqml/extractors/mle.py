@@ -16,7 +16,7 @@ from dualqml.extractors._compat import Interval
 from dualqml.extractors._graphs import (
     connected_neighbour_mask,
     geodesic_distances,
-    squared_distances,
+    pair_distances,
 )
 from dualqml.extractors._subspace import RANK_TOLERANCE, span_pca
 from dualqml.extractors.lda import fisher_directions
@@ -152,7 +152,7 @@ class MLE(SupervisedExtractor):
         self.mean_ = pca.mean
         self.components_ = np.ascontiguousarray((pca.basis / scales).T)
 
-        distances = np.sqrt(squared_distances(Z))
+        distances = np.sqrt(pair_distances(Z))
         mask, self.n_neighbors_ = connected_neighbour_mask(distances, self.n_neighbors)
         geodesics = geodesic_distances(distances, mask)
         order = check_random_state(self.random_state).permutation(Z.shape[0])
