@@ -35,7 +35,7 @@ class MFA(LinearExtractor):
     ----------
     n_components : int, default=None
         Number of features, at most the dimension p of the PCA; None means the
-        smaller of n_classes - 1 and p / 2. Our choice; see the notes.
+        smaller of n_classes - 1 and p / 2. Our choice; see below.
     n_within : int, default=5
         Neighbours of a sample in its class (k1 of the paper), at most all of
         them. The paper tunes it; 5 is our choice, the default of D. Cai's
