@@ -16,7 +16,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline, make_pipeline
 from threadpoolctl import threadpool_limits
 
-from benchmarks.datasets import has_database, load_database
+from benchmarks.datasets import has_database, load_database, split
 from benchmarks.timing import markdown_table
 from dualqml.data import load_orl
 from dualqml.extractors import LPP, NearestSample
@@ -49,26 +49,12 @@ def load(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     return load_database(name)
 
 
-def random_split(
-    labels: NDArray[np.int64], per_class: int, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """At most `per_class` training samples of each class, one left for test."""
-    rng = np.random.default_rng(seed)
-    train, test = [], []
-    for label in np.unique(labels):
-        own = rng.permutation(np.flatnonzero(labels == label))
-        n_train = min(per_class, own.size - 1)
-        train.append(own[:n_train])
-        test.append(own[n_train:])
-    return np.concatenate(train), np.concatenate(test)
-
-
 def errors(name: str, database: str, per_class: int, n_splits: int) -> list[float]:
     """Error rates in per cent of one method over the splits of a cell."""
     X, labels = load(database)
     out = []
     for repetition in range(n_splits):
-        train, test = random_split(labels, per_class, 7000 + repetition)
+        train, test = split(labels, per_class, 7000 + repetition)
         model = BASELINES[name]() if name in BASELINES else make_method(name)
         model.fit(X[train], labels[train])
         out.append(100.0 * (1.0 - model.score(X[test], labels[test])))

@@ -49,12 +49,17 @@ def load_database(name: str) -> tuple[Array, NDArray[np.int64]]:
 def split(
     labels: NDArray[np.int64], per_class: int | None, seed: int = 0
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Train on `per_class` random samples of each class (None: all but one)."""
+    """At most `per_class` random training samples of each class, one left for test.
+
+    None means all but one.
+    """
     rng = np.random.default_rng(seed)
     train, test = [], []
     for label in np.unique(labels):
         own = rng.permutation(np.flatnonzero(labels == label))
-        n_train = own.size - 1 if per_class is None else per_class
+        n_train = own.size - 1
+        if per_class is not None:
+            n_train = min(per_class, n_train)
         train.append(own[:n_train])
         test.append(own[n_train:])
     return np.concatenate(train), np.concatenate(test)

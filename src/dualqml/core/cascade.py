@@ -33,6 +33,7 @@ _SPREAD_SHIFTS = (0.1, 0.01)
 _NARROW_SHIFT = 0.06
 #: A class has but one root if one Ritz value only is below this fraction of t1.
 _LONE_ROOT = 0.3
+#: Classes up to this size start with two blocks, the second at this shift.
 _SMALL_CLASS, _SMALL_CLASS_SHIFT = 2, 0.07
 #: Ritz values below this fraction of t1 may hide a root: refine them too.
 _CANDIDATE = 0.05
@@ -41,8 +42,8 @@ _SMALLEST_SHIFT = 0.002
 #: Below this fraction of the smallest eigenvalue of the scatter, blocks are
 #: already exact and refined vectors are only noise.
 _FAR_BELOW_SPECTRUM = 1e-4
-#: Estimated gap, in units of the tolerance, at which a class is accepted: the
-#: estimate is a few times too small where M is much smaller than the scatter.
+#: Estimated gap, in units of the tolerance, at which a class is accepted. It is
+#: an estimate: the certificate tells what was reached.
 _ACCEPTED_GAP = 0.5
 #: Allowed deviation of a Ritz vector's norm from one in the full space.
 _NORM_TOLERANCE = 1e-7
