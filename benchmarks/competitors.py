@@ -11,14 +11,12 @@ import argparse
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline, make_pipeline
 from threadpoolctl import threadpool_limits
 
-from benchmarks.datasets import has_database, load_database, split
+from benchmarks.datasets import has_database, load_samples, split
 from benchmarks.timing import markdown_table
-from dualqml.data import load_orl
 from dualqml.extractors import LPP, NearestSample
 from dualqml.extractors.methods import METHODS, make_method
 
@@ -42,16 +40,9 @@ BASELINES: dict[str, Callable[[], Pipeline]] = {
 }
 
 
-def load(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    if name == "orl":
-        faces = load_orl()
-        return faces.rows, np.unique(faces.labels, return_inverse=True)[1]
-    return load_database(name)
-
-
 def errors(name: str, database: str, per_class: int, n_splits: int) -> list[float]:
     """Error rates in per cent of one method over the splits of a cell."""
-    X, labels = load(database)
+    X, labels = load_samples(database)
     out = []
     for repetition in range(n_splits):
         train, test = split(labels, per_class, 7000 + repetition)
@@ -66,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--methods", nargs="+", default=[*BASELINES, *METHODS])
     options = parser.parse_args()
-    cells = [c for c in CELLS if c[0] == "orl" or has_database(c[0])]
+    cells = [cell for cell in CELLS if has_database(cell[0])]
     rows = []
     with threadpool_limits(1, user_api="blas"):
         for name in options.methods:

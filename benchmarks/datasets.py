@@ -2,8 +2,10 @@
 """Training sets of the paper's sizes: real where available, else synthetic.
 
 The research databases may not be redistributed. Set ``DUALQML_DATA`` to a
-folder with ``ar.npz``, ``feret.npz``, ``pie.npz`` and ``iitd_ear.npz`` (arrays
-``images32`` and ``labels``), or keep it as ``shared/data`` beside the checkout.
+folder with ``ar.npz``, ``feret.npz``, ``pie.npz``, ``iitd_ear.npz`` and
+``polyu_palm.npz`` (arrays ``images32`` and ``labels``) and
+``lfw_embeddings.npz`` (``embeddings``, ``labels``), or keep it as
+``shared/data`` beside the checkout.
 """
 
 import os
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualqml.core.arrays import Array
+from dualqml.data import load_orl
 
 DATA_FOLDER = Path(
     os.environ.get(
@@ -36,7 +39,8 @@ class TrainingSet:
 
 def has_database(name: str) -> bool:
     """Whether a research database is available."""
-    return (DATA_FOLDER / f"{name}.npz").is_file()
+    file = {"feret194": "feret"}.get(name, name)
+    return name == "orl" or (DATA_FOLDER / f"{file}.npz").is_file()
 
 
 def load_database(name: str) -> tuple[Array, NDArray[np.int64]]:
@@ -44,6 +48,27 @@ def load_database(name: str) -> tuple[Array, NDArray[np.int64]]:
     with np.load(DATA_FOLDER / f"{name}.npz") as archive:
         images, labels = archive["images32"], archive["labels"]
     return images.reshape(images.shape[0], -1) / 255.0, labels.astype(np.int64)
+
+
+def load_samples(name: str) -> tuple[Array, NDArray[np.int64]]:
+    """Rows and labels of a database, of ORL, or of the face embeddings.
+
+    "feret194" is FERET without six people that are pixel copies of others.
+    """
+    if name == "orl":
+        faces = load_orl()
+        return faces.rows, np.unique(faces.labels, return_inverse=True)[1]
+    if name == "lfw_embeddings":
+        with np.load(DATA_FOLDER / f"{name}.npz") as archive:
+            return (
+                archive["embeddings"].astype(np.float64),
+                archive["labels"].astype(np.int64),
+            )
+    if name == "feret194":
+        X, labels = load_database("feret")
+        distinct = ~np.isin(labels, np.arange(44, 50))
+        return X[distinct], labels[distinct]
+    return load_database(name)
 
 
 def split(

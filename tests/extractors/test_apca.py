@@ -3,7 +3,8 @@ import pytest
 from sklearn.decomposition import PCA
 
 from dualqml.extractors import APCA
-from dualqml.extractors.apca import inverse_count_weights
+from dualqml.extractors._motions import tangent_images
+from dualqml.extractors.apca import inverse_count_weights, mixture_factors
 from tests.problems import make_data
 
 X, y = make_data([4] * 6, 40, noise=1.0)
@@ -66,3 +67,34 @@ def test_energy_decides_the_number_of_features():
     few = APCA(energy=0.5).fit(X, y).components_.shape[0]
     many = APCA(energy=0.99).fit(X, y).components_.shape[0]
     assert 1 <= few < many
+
+
+def mean_motion_scatter(tangents):
+    scatters = [rows.T @ rows for rows in tangents]
+    return np.mean([S / np.trace(S) for S in scatters], axis=0)
+
+
+@pytest.mark.parametrize("q", [1, 4])
+def test_tangents_join_the_within_class_covariance(q):
+    data, labels = make_data([q] * 6, 36, noise=1.0)
+    n = 4 if q == 1 else 8
+    options = {"n_components": n, "tangents": 0.4, "image_shape": (4, 9)}
+    model = APCA(**options, whiten=False).fit(data, labels)
+    within, between = mixture_factors(data, labels, model.class_weights_)
+    within, between = within.T @ within, between.T @ between
+    size = np.trace(within if q > 1 else between)
+    # Of the motions, what lies in the span of the samples.
+    span = np.linalg.svd(data - data.mean(axis=0))[2][: len(data) - 1]
+    tangents = tangent_images(data, (4, 9)) @ span.T @ span
+    within += 0.4 * size * mean_motion_scatter(tangents)
+    mixture = within + 0.25 * between
+    np.testing.assert_allclose(
+        model.eigenvalues_, np.linalg.eigvalsh(mixture)[::-1][:n], rtol=1e-9
+    )
+    basis = model.components_
+    np.testing.assert_allclose(
+        basis @ mixture @ basis.T, np.diag(model.eigenvalues_), atol=1e-9
+    )
+    covariance = basis @ within @ basis.T
+    covariance += 1e-3 * np.trace(covariance) / n * np.eye(n)
+    np.testing.assert_allclose(model.precision_ @ covariance, np.eye(n), atol=1e-8)

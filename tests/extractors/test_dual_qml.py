@@ -47,6 +47,31 @@ def test_features_are_the_quadratic_forms_of_the_matrices():
         assert own.min() >= 1.0 - 1e-6
 
 
+def test_signed_roots_are_the_quadratic_features_with_a_sign():
+    plain = DualQML(3.0).fit(X, y)
+    signed = DualQML(3.0, features="signed-root").fit(X, y)
+    np.testing.assert_array_equal(signed.components_, plain.components_)
+    roots = signed.transform(X)
+    np.testing.assert_allclose(roots**2, plain.transform(X), rtol=1e-12)
+    for c in signed.classes_:
+        towards_mean = X @ signed.quadratic_matrix(c) @ X[y == c].mean(axis=0)
+        np.testing.assert_array_equal(roots[:, c] < 0, towards_mean < 0)
+    assert (roots < 0).any()
+    np.testing.assert_array_equal(signed.transform(-X), -roots)
+    assert signed.mean_responses_.shape == (signed.ranks_.sum(),)
+    assert plain.mean_responses_ is None
+
+
+def test_fitting_again_without_signs_forgets_them():
+    model = DualQML(features="signed-root").fit(X, y).set_params(features="quadratic")
+    assert (model.fit(X, y).transform(X) >= 0).all()
+
+
+def test_unknown_features_are_an_error():
+    with pytest.raises(ValueError, match="features"):
+        DualQML(features="cubic").fit(X, y)
+
+
 @pytest.mark.parametrize("solver", ["lbfgs", "sdp"])
 def test_the_other_solvers_give_the_same_features(solver):
     if solver == "sdp":

@@ -3,6 +3,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from dualqml import DualQML, DualQMLClassifier
+from dualqml.extractors._neighbours import class_similarities, unit_rows
 from tests.problems import make_data
 
 X, y = make_data([4] * 8, 30, noise=1.2)
@@ -61,3 +62,69 @@ def test_ignored_zero_samples_are_never_the_nearest():
     data = np.vstack([np.zeros((1, 30)), X])
     model = DualQMLClassifier(zero_samples="ignore").fit(data, np.append(0, y))
     np.testing.assert_array_equal(model.predict(X), y)
+
+
+def test_the_defaults_are_the_papers_rule_to_the_last_bit():
+    model = DualQMLClassifier().fit(X, y)
+    paper = DualQML().fit(X, y)
+    gallery = unit_rows(paper.transform(X))
+    expected = class_similarities(paper.transform(X_TEST), gallery, y, 8)
+    np.testing.assert_array_equal(model.decision_function(X_TEST), expected)
+    np.testing.assert_array_equal(model.training_features_, gallery)
+    assert model.training_mean_ is None
+    assert model.mean_responses_ is None
+
+
+@pytest.mark.parametrize("features", ["quadratic", "signed-root"])
+@pytest.mark.parametrize("own_weight", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("centre", [False, True])
+def test_weight_and_centre_are_those_of_a_computation_by_hand(
+    features, own_weight, centre
+):
+    model = DualQMLClassifier(
+        2.0, features=features, own_weight=own_weight, centre=centre
+    ).fit(X, y)
+    extractor = DualQML(2.0, features=features).fit(X, y)
+    gallery, probes = extractor.transform(X), extractor.transform(X_TEST)
+    for i, c in enumerate(y):
+        gallery[i, c] *= own_weight
+    mean = gallery.mean(axis=0) if centre else np.zeros(8)
+    expected = np.empty((96, 8))
+    for i, probe in enumerate(probes):
+        cosines = [
+            np.dot(probe - mean, row - mean)
+            / (np.linalg.norm(probe - mean) * np.linalg.norm(row - mean))
+            for row in gallery
+        ]
+        expected[i] = [max(np.array(cosines)[y == c]) for c in range(8)]
+    np.testing.assert_allclose(model.decision_function(X_TEST), expected, atol=1e-10)
+    np.testing.assert_array_equal(model.predict(X_TEST), expected.argmax(axis=1))
+
+
+def test_mirror_images_are_told_apart_by_the_signed_roots_only():
+    faces, _ = make_data([12], 30, noise=0.5, centre=False)
+    mirrored, labels = np.vstack([faces, -faces]), np.repeat([0, 1], 12)
+    known, asked = np.arange(24) % 2 == 0, np.arange(24) % 2 == 1
+    scores = {
+        features: DualQMLClassifier(rule="max", features=features)
+        .fit(mirrored[known], labels[known])
+        .score(mirrored[asked], labels[asked])
+        for features in ("quadratic", "signed-root")
+    }
+    # An even function gives x and -x the same class, right for one of them.
+    assert scores == {"quadratic": 0.5, "signed-root": 1.0}
+
+
+def test_the_rule_max_knows_no_weight_and_no_centre():
+    plain = DualQMLClassifier(rule="max").fit(X, y)
+    other = DualQMLClassifier(rule="max", own_weight=0.5, centre=True).fit(X, y)
+    assert other.training_features_ is other.training_mean_ is None
+    np.testing.assert_array_equal(
+        plain.decision_function(X_TEST), other.decision_function(X_TEST)
+    )
+
+
+@pytest.mark.parametrize("wrong", [{"own_weight": -0.1}, {"centre": "yes"}])
+def test_wrong_weight_or_centre_is_an_error(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        DualQMLClassifier(**wrong).fit(X, y)

@@ -4,6 +4,9 @@ from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
 from dualqml.core import DualQMLError
+from dualqml.extractors._eigenspectrum import regularised_spectrum
+from dualqml.extractors._motions import tangent_images
+from dualqml.extractors._subspace import span_pca
 from dualqml.extractors.ere import ERE
 from tests.problems import make_data
 
@@ -106,3 +109,24 @@ def test_classes_of_different_sizes_and_copies(rng):
 def test_equal_samples_are_an_error():
     with pytest.raises(DualQMLError, match="All samples are equal"):
         ERE().fit(np.ones((4, 3)), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("q", [1, 4])
+def test_tangents_join_the_within_class_scatter(q):
+    X, y = make_data([q] * 8, 36, unit=False)
+    model = ERE(tangents=0.4, image_shape=(4, 9)).fit(X, y)
+    # In the span of the samples, with all classes of the same size.
+    pca = span_pca(X)
+    Z = pca.coordinates
+    means = np.array([Z[y == c].mean(axis=0) for c in range(8)])
+    within = (Z - means[y]).T @ (Z - means[y]) / y.size
+    size = np.trace(within) if q > 1 else np.trace(Z.T @ Z) / y.size
+    scatters = [rows.T @ rows for rows in tangent_images(X, (4, 9)) @ pca.basis]
+    within += 0.4 * size * np.mean([S / np.trace(S) for S in scatters], axis=0)
+    values, vectors = np.linalg.eigh(within)
+    modelled = regularised_spectrum(values[::-1], 1.0).values[::-1]
+    whitened = Z @ (vectors / np.sqrt(modelled)) @ vectors.T
+    features = model.transform(X)
+    np.testing.assert_allclose(
+        features @ features.T, whitened @ whitened.T, rtol=1e-7, atol=1e-7
+    )

@@ -4,6 +4,7 @@ from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import cosine_similarity
 
 from dualqml.core import DualQMLError
+from dualqml.extractors._motions import tangent_images
 from dualqml.extractors.ere import ERE
 from dualqml.extractors.erkda import ERKDA
 from tests.problems import make_data
@@ -118,3 +119,33 @@ def test_single_precision_comes_back_as_single(faces):
 def test_equal_samples_are_an_error():
     with pytest.raises(DualQMLError, match="All samples are equal"):
         ERKDA().fit(np.ones((4, 3)), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("sizes", [[4] * 6, [2, 5, 1, 3], [1] * 7])
+def test_linear_kernel_with_tangents_gives_the_cosines_of_ere(sizes, rng):
+    X, y = make_data(sizes, 36, unit=False, centre=False)
+    both = np.vstack([X, rng.normal(size=(10, 36))])
+    options = {"tangents": 0.4, "image_shape": (4, 9)}
+    expected = cosine_similarity(ERE(**options).fit(X, y).transform(both))
+    actual = cosine_similarity(
+        ERKDA(kernel="linear", **options).fit(X, y).transform(both)
+    )
+    np.testing.assert_allclose(actual, expected, atol=1e-9)
+
+
+def test_tangents_make_the_features_blind_to_motions(faces):
+    X, y = faces
+    tangents = tangent_images(X, (10, 10))
+
+    def change(weight):
+        fitted = ERKDA(tangents=weight).fit(X, y)
+        features = fitted.transform(X)
+        moved = [fitted.transform(X + 1e-3 * tangent) for tangent in tangents]
+        return np.linalg.norm(moved - features) / np.linalg.norm(features)
+
+    assert change(10.0) < 0.9 * change(0.0)
+
+
+def test_tangents_of_the_orientation_kernel_are_an_error(faces):
+    with pytest.raises(ValueError, match="kernel='igo'"):
+        ERKDA(kernel="igo", tangents=0.1).fit(*faces)

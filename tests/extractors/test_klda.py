@@ -4,6 +4,7 @@ from scipy.linalg import eigh
 from sklearn.decomposition import KernelPCA
 
 from dualqml.core import DualQMLError
+from dualqml.extractors._motions import tangent_images
 from dualqml.extractors.klda import KernelLDA
 from tests.problems import make_data
 
@@ -135,3 +136,34 @@ def test_copies_of_samples_do_no_harm(faces):
     fitted = KernelLDA().fit(X[again], y[again])
     assert fitted.transform(X).shape == (24, 5)
     assert np.isfinite(fitted.transform(X)).all()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("q", [1, 4])
+def test_tangents_join_the_within_class_scatter(kernel, q):
+    X, y = make_data([q] * 6, 36, unit=False, noise=1.0)
+    options = {"kernel": kernel, "regularisation": 1e-2}
+    fitted = KernelLDA(tangents=0.4, image_shape=(4, 9), **options).fit(X, y)
+    K, n = fitted.kernel_.training(), y.size
+    W = np.equal.outer(y, y) / q
+    total, within = K @ K, K @ (np.eye(n) - W) @ K
+    motions = []
+    for tangents in tangent_images(X, (4, 9)):
+        step = 1e-5
+        change = fitted.kernel_(X + step * tangents) - fitted.kernel_(
+            X - step * tangents
+        )
+        rows = change / (2 * step)
+        motions.append(rows.T @ rows / np.sum(rows**2))
+    size = np.trace(within) if q > 1 else np.trace(total)
+    unwanted = within + 0.4 * size * np.mean(motions, axis=0)
+    unwanted += 1e-2 * np.trace(total) / n * np.eye(n)
+    ratios = eigh(K @ W @ K, unwanted, eigvals_only=True)[::-1]
+    np.testing.assert_allclose(fitted.eigenvalues_, ratios[:5], rtol=1e-6)
+    A = fitted.coefficients_
+    np.testing.assert_allclose(A.T @ unwanted @ A, np.eye(5), atol=1e-6)
+
+
+def test_tangents_of_the_orientation_kernel_are_an_error(faces):
+    with pytest.raises(ValueError, match="kernel='igo'"):
+        KernelLDA(kernel="igo", tangents=0.1).fit(*faces)

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from dualqml.core import DualQMLError
 from dualqml.extractors import Fisherfaces
+from dualqml.extractors._motions import tangent_images
 from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors._subspace import class_means, span_pca, within_deviations
 from dualqml.extractors.lda import fisher_directions, reduced_pca
@@ -82,3 +84,24 @@ def test_a_scatter_of_too_low_rank_is_singular_whatever_rounding_does():
         data, labels = make_data([3, 2, 2], 30, seed=seed)
         with pytest.raises(DualQMLError, match="singular"):
             Fisherfaces(shrinkage=0.0, pca_dim=6).fit(data, labels)
+
+
+def mean_motion_scatter(tangents):
+    scatters = [rows.T @ rows for rows in tangents]
+    return np.mean([S / np.trace(S) for S in scatters], axis=0)
+
+
+@pytest.mark.parametrize("q", [1, 4])
+def test_tangents_join_the_within_class_scatter(q):
+    data, labels = make_data([q] * 6, 36, noise=1.0)
+    model = Fisherfaces(tangents=0.4, image_shape=(4, 9)).fit(data, labels)
+    pca = reduced_pca(data, "n-c", 6)
+    Sw, Sb = scatters(pca.coordinates, labels)
+    size = np.trace(Sw) if q > 1 else np.trace(Sb)
+    motions = mean_motion_scatter(tangent_images(data, (4, 9)) @ pca.basis)
+    S = Sw + 0.4 * size * motions
+    S += 0.1 * np.trace(S) / S.shape[0] * np.eye(S.shape[0])
+    A = pca.basis.T @ model.components_.T
+    np.testing.assert_allclose(A.T @ S @ A, np.eye(5), atol=1e-9)
+    ratios = eigh(Sb, S, eigvals_only=True)[::-1][:5]
+    np.testing.assert_allclose(A.T @ Sb @ A, np.diag(ratios), atol=1e-8 * ratios[0])

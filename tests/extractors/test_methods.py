@@ -1,18 +1,23 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from dualqml.core import DualQMLError
-from dualqml.extractors.methods import METHODS, make_method
+from dualqml.extractors.methods import METHODS, TUNED_LAMS, make_method
+from dualqml.extractors.tuning import RankSearchCV
 from tests.problems import make_data
 
 NAMES = list(METHODS)
-OWN_RULE = ("DualQML (max)", "DualQML")
+PAPERS_OWN = ("DualQML (max)", "DualQML")
+OWN_RULE = (*PAPERS_OWN, "DualQML-W")
 
 
 def few_folds(name):
     """Parameters that keep the cross-validated methods quick."""
+    if name == "DualQML-W":
+        return {"rhos": (0.1,), "lams": (0.1,)}
     return {"cv": 2, "lams": (1.0,)} if name in OWN_RULE else {}
 
 
@@ -30,6 +35,7 @@ def test_rows_are_those_of_the_papers_tables():
         "ER-KDA",
         "DualQML (max)",
         "DualQML",
+        "DualQML-W",
     ]
 
 
@@ -135,7 +141,7 @@ EDGES = [
 def test_edge_cases_work(name, edge):
     X, y = edge()
     model = make_method(name, **few_folds(name))
-    if edge is one_sample_each and name in OWN_RULE:
+    if edge is one_sample_each and name in PAPERS_OWN:
         # Nothing can be held out to choose lambda: an error that says so.
         with pytest.raises(ValueError, match="at least 2 samples"):
             model.fit(X, y)
@@ -159,3 +165,93 @@ def test_all_images_equal_is_a_typed_error():
             continue
         with pytest.raises((DualQMLError, ValueError)):
             make_method(name).fit(X, y)
+
+
+RIVALS = [name for name in NAMES if name not in OWN_RULE]
+WITH_TANGENTS = ["APCA", "LDA", "MFA", "ERE", "K-LDA", "ER-KDA"]
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_tuned_method_is_a_search_that_starts_from_the_defaults(name):
+    search = make_method(name, tune=True, image_shape=(8, 8))
+    assert isinstance(search, RankSearchCV)
+    plain = make_method(name, image_shape=(8, 8))
+    assert repr(search.estimator) == repr(plain)
+    candidates = list(ParameterGrid(search.param_grid))
+    assert 3 <= len(candidates) <= 12
+    assert ("extract__tangents" in candidates[0]) == (name in WITH_TANGENTS)
+    parameters = plain.get_params()
+    assert {key: parameters[key] for key in candidates[0]} == candidates[0]
+    clone(search)
+
+
+@pytest.mark.parametrize("name", WITH_TANGENTS)
+def test_tangents_are_tried_on_images_only(name):
+    grid = make_method(name, tune=True).param_grid
+    assert "extract__tangents" not in grid
+    assert grid
+    fixed = make_method(name, tune=True, image_shape=(8, 8), tangents=0.2)
+    assert "extract__tangents" not in fixed.param_grid
+    assert fixed.estimator["extract"].tangents == 0.2
+
+
+def test_overrides_are_not_tuned():
+    search = make_method("K-LDA", tune=True, width=2.0)
+    assert set(search.param_grid) == {"extract__regularisation"}
+    assert search.estimator["extract"].width == 2.0
+    # Where nothing is left to tune, a single candidate is.
+    assert list(
+        ParameterGrid(make_method("MLE", tune=True, energy=0.9).param_grid)
+    ) == [{}]
+    with pytest.raises(ValueError, match="ERE has no parameter 'alpha'; its"):
+        make_method("ERE", tune=True, alpha=1.0)
+
+
+@pytest.mark.parametrize("name", PAPERS_OWN)
+def test_dual_qml_tunes_itself_over_a_wider_range(name):
+    model = make_method(name, tune=True)
+    assert isinstance(model, Pipeline)
+    assert model["classify"].lams == TUNED_LAMS
+    assert model["classify"].rule == make_method(name)["classify"].rule
+    assert make_method(name, tune=True, lams=(1.0, 2.0))["classify"].lams == (1.0, 2.0)
+
+
+@pytest.mark.filterwarnings("ignore:The bases still change")
+@pytest.mark.parametrize("edge", [unequal_classes, one_sample_each, two_classes])
+@pytest.mark.parametrize("name", RIVALS)
+def test_tuned_methods_work_at_the_edges(name, edge):
+    X, y = edge()
+    search = make_method(name, tune=True, image_shape=(6, 6)).fit(X, y)
+    assert np.mean(search.predict(X) == y) >= 0.75
+    if edge is one_sample_each:
+        assert search.best_params_ == search.cv_results_["params"][0]
+    else:
+        assert np.isfinite(search.cv_results_["loss"]).all()
+
+
+def test_preprocessing_is_part_of_what_is_tuned():
+    search = make_method("LDA", tune=True, preprocessing="unit-norm")
+    assert list(search.estimator.named_steps) == ["normalise", "extract", "classify"]
+
+
+def test_local_descriptors_stand_in_front_of_every_method():
+    model = make_method("LDA", preprocessing="local", image_shape=(6, 6))
+    assert list(model.named_steps) == ["describe", "normalise", "extract", "classify"]
+    assert model["describe"].image_shape == (6, 6)
+    tuned = make_method("LDA", tune=True, preprocessing="local", image_shape=(6, 6))
+    assert "extract__tangents" not in tuned.param_grid
+    X, y = unequal_classes()
+    assert model.fit(X, y).score(X, y) >= 0.75
+
+
+def test_dual_qml_w_looks_through_the_descriptors_itself():
+    model = make_method("DualQML-W", preprocessing="local", image_shape=(6, 6))
+    assert list(model.named_steps) == ["classify"]
+    assert model["classify"].descriptor == "local"
+    assert model["classify"].image_shape == (6, 6)
+
+
+def test_rows_are_images_to_dual_qml_w_only_if_told():
+    assert make_method("DualQML-W")["classify"].image_shape is None
+    tuned = make_method("DualQML-W", tune=True, image_shape=(6, 6))
+    assert tuned["classify"].image_shape == (6, 6)

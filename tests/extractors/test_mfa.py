@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
 from dualqml.extractors._graphs import laplacian_form, pair_distances
+from dualqml.extractors._motions import tangent_images
 from dualqml.extractors._subspace import within_deviations
-from dualqml.extractors.lda import Fisherfaces
+from dualqml.extractors.lda import Fisherfaces, reduced_pca
 from dualqml.extractors.mfa import MFA, marginal_graphs
 from tests.problems import make_data
 
@@ -139,3 +141,27 @@ def test_copies_of_one_sample_in_every_class_give_principal_components(shrinkage
     X, y = np.concatenate([X, X]), np.concatenate([y, y])
     features = MFA(n_components=3, shrinkage=shrinkage).fit(X, y).transform(X)
     np.testing.assert_allclose(features @ features.T, gram_of_pca(X, 3), atol=1e-9)
+
+
+def mean_motion_scatter(tangents):
+    scatters = [rows.T @ rows for rows in tangents]
+    return np.mean([S / np.trace(S) for S in scatters], axis=0)
+
+
+@pytest.mark.parametrize("q", [1, 4])
+def test_tangents_join_the_matrix_within_classes(q):
+    X, y = make_data([q] * 6, 36, noise=1.0)
+    model = MFA(tangents=0.4, image_shape=(4, 9), n_components=4).fit(X, y)
+    pca = reduced_pca(X, "n-c", 6)
+    Z = pca.coordinates
+    intrinsic, penalty = marginal_graphs(Z, y, 5, 20)
+    within = laplacian_form(Z, intrinsic)
+    size = np.trace(within) if q > 1 else np.sum(Z**2)
+    motions = mean_motion_scatter(tangent_images(X, (4, 9)) @ pca.basis)
+    S = within + 0.4 * size * motions
+    S += 0.1 * np.trace(S) / S.shape[0] * np.eye(S.shape[0])
+    A = pca.basis.T @ model.components_.T
+    np.testing.assert_allclose(A.T @ S @ A, np.eye(4), atol=1e-9)
+    wanted = laplacian_form(Z, penalty)
+    ratios = eigh(wanted, S, eigvals_only=True)[::-1][:4]
+    np.testing.assert_allclose(A.T @ wanted @ A, np.diag(ratios), atol=1e-8 * ratios[0])

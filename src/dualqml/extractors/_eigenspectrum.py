@@ -18,6 +18,7 @@ import numpy as np
 
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._subspace import principal_directions, within_deviations
+from dualqml.extractors._tangents import with_motions
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,9 @@ def balanced_weights(codes: Index) -> Array:
     return np.asarray(1.0 / (counts.size * counts[codes]))
 
 
-def regularised_whitening(Z: Array, codes: Index, mu: float) -> Whitening:
+def regularised_whitening(
+    Z: Array, codes: Index, mu: float, motions: Array | None = None
+) -> Whitening:
     """Whiten the within-class scatter under the model of its spectrum.
 
     Parameters
@@ -132,23 +135,37 @@ def regularised_whitening(Z: Array, codes: Index, mu: float) -> Whitening:
         Their classes.
     mu : float
         See :func:`regularised_spectrum`.
+    motions : ndarray of shape (n_rows, d), optional
+        Added to the within-class scatter, see
+        :func:`~dualqml.extractors._tangents.motion_rows`.
 
     Returns
     -------
     Whitening
-        The identity where no class varies, as with one sample each.
+        The identity where no class varies, as with one sample each, and there
+        are no motions.
     """
     deviations = within_deviations(Z, codes)
+    weights = balanced_weights(codes)
+    weighted = np.sqrt(weights)[:, None] * deviations
     if _is_rounding(deviations, Z):
+        weighted = weighted[:0]
+    total_trace = float(weights @ np.square(Z - weights @ Z).sum(axis=1))
+    weighted = with_motions(weighted, motions, total_trace)
+    if weighted.size == 0:
         empty = regularised_spectrum(np.empty(0), mu)
         return Whitening(empty, np.empty((Z.shape[1], 0)))
-    weighted = np.sqrt(balanced_weights(codes))[:, None] * deviations
     measured, vectors = principal_directions(weighted)
     return Whitening(regularised_spectrum(measured, mu), vectors)
 
 
 def eigenspectrum_directions(
-    Z: Array, codes: Index, *, mu: float, n_components: int | None
+    Z: Array,
+    codes: Index,
+    *,
+    mu: float,
+    n_components: int | None,
+    motions: Array | None = None,
 ) -> Array:
     """Regularised whitening, then the principal components of the result.
 
@@ -162,6 +179,8 @@ def eigenspectrum_directions(
         See :func:`regularised_spectrum`.
     n_components : int or None
         Number of directions wanted; None means all.
+    motions : ndarray of shape (n_rows, d), optional
+        See :func:`regularised_whitening`.
 
     Returns
     -------
@@ -169,7 +188,7 @@ def eigenspectrum_directions(
         The directions in the coordinates of Z, one a column; at most
         n_samples - 1 and d.
     """
-    whitening = regularised_whitening(Z, codes, mu)
+    whitening = regularised_whitening(Z, codes, mu, motions)
     whitened = whitening.apply(Z)
     weights = balanced_weights(codes)
     centred = whitened - weights @ whitened

@@ -12,7 +12,9 @@ from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._motions import image_gradients
 from dualqml.extractors._neighbours import squared_distances
+from dualqml.extractors._tangents import sample_tangents
 
 KernelName = Literal["rbf", "linear", "igo"]
 
@@ -59,18 +61,11 @@ def orientation_features(X: Array, shape: ImageShape) -> Array:
     ndarray of shape (n_samples, 2 * n_pixels)
         The features; zero where the gradient is zero and has no direction.
     """
-    images = X.reshape(-1, *shape)
-    down, right = (_slope(images, axis).reshape(X.shape) for axis in (1, 2))
+    gradients = image_gradients(X.reshape(-1, *shape))
+    down, right = (slope.reshape(X.shape) for slope in gradients)
     length = np.hypot(down, right)
     scale = np.sqrt(X.shape[1]) * np.where(length > 0.0, length, 1.0)
     return np.hstack([right / scale, down / scale])
-
-
-def _slope(images: Array, axis: int) -> Array:
-    # An image of one pixel along an axis has no differences there.
-    if images.shape[axis] == 1:
-        return np.zeros_like(images)
-    return np.asarray(np.gradient(images, axis=axis))
 
 
 @dataclass(frozen=True)
@@ -118,6 +113,40 @@ class CentredKernel:
         return self._centred(
             _values(self.name, self.samples, self.samples, self.bandwidth)
         )
+
+    def raw_derivatives(self, rows: Index, tangents: Array) -> Array:
+        """Change of the kernel of training samples along given directions.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Which training samples move.
+        tangents : ndarray of shape (n_rows, d)
+            The direction of each.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_train)
+            Row i is the derivative by h of the kernel, not centred, between
+            x_i + h t_i and the training samples.
+        """
+        if self.name == "igo":
+            raise ValueError(
+                "Tangents are not known for kernel='igo'; use kernel='rbf' or 'linear'"
+            )
+        change = tangents @ self.samples.T
+        if self.name == "rbf":
+            moved = self.samples[rows]
+            change -= np.einsum("ij,ij->i", moved, tangents)[:, None]
+            change *= _values(self.name, moved, self.samples, self.bandwidth)
+            change /= self.bandwidth
+        return np.asarray(change)
+
+    def training_derivatives(self, tangents: Array) -> Array:
+        """The same for all training samples and the centred kernel."""
+        change = self.raw_derivatives(np.arange(self.samples.shape[0]), tangents)
+        # Of the terms of the centring only the row's own mean moves.
+        return np.asarray(change - change.mean(axis=1, keepdims=True))
 
     def project(self, X: NDArray[np.floating], coefficients: Array) -> Array:
         """The product of the centred kernel and coefficients, in bounded memory."""
@@ -202,23 +231,31 @@ def _values(name: KernelName, A: Array, B: Array, bandwidth: float) -> Array:
 class KernelExtractor(SupervisedExtractor):
     """Base of extractors that are linear in a kernel. Do not use directly.
 
-    A subclass has the parameters `kernel`, `width` and `image_shape`, and
-    implements `_learn`, which gets the centred kernel of the training samples
-    and returns the coefficients, one column a feature.
+    A subclass has the parameters `kernel`, `width`, `tangents` and
+    `image_shape`, and implements `_learn`. That gets the centred kernel of the
+    training samples, their classes and the derivatives of the kernel by small
+    motions, of shape (n_motions, n_samples, n_samples), and returns the
+    coefficients, one column a feature.
     """
 
     kernel: KernelName
     width: float
+    tangents: float
     image_shape: ImageShape | None
 
-    def _learn(self, K: Array, codes: Index) -> Array:
+    def _learn(self, K: Array, codes: Index, derivatives: Array) -> Array:
         raise TypeError(f"{type(self).__name__} does not say what it learns")
 
     def _fit(self, data: Array, codes: Index) -> None:
         self.kernel_ = centred_kernel(
             self.kernel, data, width=self.width, image_shape=self.image_shape
         )
-        self.coefficients_ = self._learn(self.kernel_.training(), codes)
+        K = self.kernel_.training()
+        tangents = sample_tangents(data, self.image_shape, self.tangents)
+        derivatives = np.empty((tangents.shape[0], *K.shape))
+        for k, tangent in enumerate(tangents):
+            derivatives[k] = self.kernel_.training_derivatives(tangent)
+        self.coefficients_ = self._learn(K, codes, derivatives)
 
     def _features(self, data: Array) -> Array:
         return self.kernel_.project(data, self.coefficients_)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Quadratic features from stacked factors."""
+"""Quadratic features and their signed roots, from stacked factors."""
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,23 +34,76 @@ def quadratic_features(
     ndarray of shape (n_samples, n_classes)
         The features, in double precision.
     """
-    n_rows = components.shape[0]
-    out = np.zeros((X.shape[0], ranks.size))
-    held = ranks > 0
-    starts = (np.cumsum(ranks) - ranks)[held]
-    everyone = bool(held.all())
-    step = max(16, _PRODUCT_BYTES // (8 * max(n_rows, 1)))
+
+    def squares(product: Array) -> Array:
+        np.square(product, out=product)
+        return _class_sums(product, ranks)
+
+    return _by_chunks(X, components, ranks, squares)
+
+
+def signed_root_features(
+    X: NDArray[np.floating],
+    components: Array,
+    ranks: NDArray[np.int64],
+    mean_responses: Array,
+) -> Array:
+    """Roots of the quadratic features with the sign that a quadratic form loses.
+
+    ``g_c(x) = sign(x'P_c m_c) sqrt(x'P_c x)`` with the mean m_c of the class:
+    the features of x and -x differ, and grow like x itself.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Samples.
+    components : ndarray of shape (sum of ranks, n_features)
+        Factors of all classes, stacked.
+    ranks : ndarray of shape (n_classes,)
+        Number of factors of each class.
+    mean_responses : ndarray of shape (sum of ranks,)
+        Scalar product of each factor and the mean of its class.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+        The features, in double precision; zero counts as positive.
+    """
+
+    def signed_roots(product: Array) -> Array:
+        towards_mean = _class_sums(mean_responses[:, None] * product, ranks)
+        np.square(product, out=product)
+        roots = np.sqrt(_class_sums(product, ranks))
+        return np.where(towards_mean < 0.0, -roots, roots)
+
+    return _by_chunks(X, components, ranks, signed_roots)
+
+
+def _by_chunks(
+    X: NDArray[np.floating],
+    components: Array,
+    ranks: NDArray[np.int64],
+    features: Callable[[Array], Array],
+) -> Array:
+    """Apply a function of the factors' responses, (factors, samples), in chunks."""
+    out = np.empty((X.shape[0], ranks.size))
+    step = max(16, _PRODUCT_BYTES // (8 * max(components.shape[0], 1)))
     for start in range(0, X.shape[0], step):
         chunk = X[start : start + step].astype(np.float64, copy=False)
-        # Factors along the rows: squares of one class are added row by row.
-        product = components @ chunk.T
-        np.square(product, out=product)
-        if n_rows == ranks.size and everyone:
-            out[start : start + step] = product.T
-        elif n_rows:
-            sums = np.add.reduceat(product, starts, axis=0)
-            if everyone:
-                out[start : start + step] = sums.T
-            else:
-                out[start : start + step, held] = sums.T
+        out[start : start + step] = features(components @ chunk.T).T
+    return out
+
+
+def _class_sums(rows: Array, ranks: NDArray[np.int64]) -> Array:
+    """Sums over the rows of each class; zero for a class without rows."""
+    # Factors along the rows: those of one class are added row by row.
+    if (ranks == 1).all():
+        return rows
+    held = ranks > 0
+    starts = (np.cumsum(ranks) - ranks)[held]
+    if held.all():
+        return np.asarray(np.add.reduceat(rows, starts, axis=0))
+    out = np.zeros((ranks.size, rows.shape[1]))
+    if held.any():
+        out[held] = np.add.reduceat(rows, starts, axis=0)
     return out

@@ -21,8 +21,11 @@ from dualqml.core.arrays import Array, Index
 from dualqml.core.spectrum import RANK_TOLERANCE
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._quadratic import quadratic_features
+from dualqml.extractors._quadratic import quadratic_features, signed_root_features
+from dualqml.extractors._subspace import class_means
 from dualqml.extractors._threads import one_blas_thread
+
+Features = Literal["quadratic", "signed-root"]
 
 
 class DualQML(SupervisedExtractor):
@@ -49,6 +52,10 @@ class DualQML(SupervisedExtractor):
         data as given: multiplying the data by s has the effect of multiplying
         lam by s**4. On mean-removed rows of unit norm, 1 to 100 is a good
         range.
+    features : {"quadratic", "signed-root"}, default="quadratic"
+        - "quadratic": the paper's x'P_c x.
+        - "signed-root": sign(x'P_c m_c) sqrt(x'P_c x) with the mean m_c of the
+          class's samples. A quadratic form cannot tell x from -x; this can.
     solver : {"newton", "lbfgs", "sdp"}, default="newton"
         - "newton": a semismooth Newton method for all classes at once in
           rational Krylov bases; exact, and thousands of times faster than the
@@ -84,6 +91,9 @@ class DualQML(SupervisedExtractor):
         `classes_`.
     ranks_ : ndarray of shape (n_classes,)
         The rank of each P_c, at most the number of samples of the class.
+    mean_responses_ : ndarray of shape (sum of ranks,) or None
+        Scalar product of each factor with the mean of its class's samples,
+        from which the sign is found. None for features "quadratic".
     dual_coef_ : ndarray of shape (n_samples,)
         The multiplier u of each training sample's constraint; zero where the
         constraint is not active.
@@ -131,6 +141,7 @@ class DualQML(SupervisedExtractor):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "lam": [Interval(Real, 0, None, closed="neither")],
+        "features": [StrOptions({"quadratic", "signed-root"})],
         "solver": [StrOptions({"newton", "lbfgs", "sdp"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
@@ -143,6 +154,7 @@ class DualQML(SupervisedExtractor):
         self,
         lam: float = 1.0,
         *,
+        features: Features = "quadratic",
         solver: Literal["newton", "lbfgs", "sdp"] = "newton",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -151,6 +163,7 @@ class DualQML(SupervisedExtractor):
         n_jobs: int | None = None,
     ) -> None:
         self.lam = lam
+        self.features = features
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -162,7 +175,11 @@ class DualQML(SupervisedExtractor):
         self._fit_at(data, codes, self.lam)
 
     def _features(self, data: Array) -> Array:
-        return quadratic_features(data, self.components_, self.ranks_)
+        if self.mean_responses_ is None:
+            return quadratic_features(data, self.components_, self.ranks_)
+        return signed_root_features(
+            data, self.components_, self.ranks_, self.mean_responses_
+        )
 
     def quadratic_matrix(self, label: Any) -> Array:
         """The full matrix P_c of one class.
@@ -220,6 +237,11 @@ class DualQML(SupervisedExtractor):
             certificate = certify(spectrum, members, solution)
         self.components_ = spectrum.back_project(solution.factors)
         self.ranks_ = solution.ranks
+        self.mean_responses_ = None
+        if self.features == "signed-root":
+            means, _ = class_means(data, codes)
+            own_means = np.repeat(means, self.ranks_, axis=0)
+            self.mean_responses_ = np.einsum("ij,ij->i", self.components_, own_means)
         self.dual_coef_ = np.zeros(data.shape[0])
         self.dual_coef_[used] = solution.dual
         self.duality_gap_ = certificate.gap

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """DualQML with the paper's two decision rules."""
 
+from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -9,14 +10,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dualqml.core.arrays import Array, Index
-from dualqml.extractors._compat import StrOptions
-from dualqml.extractors._neighbours import (
-    class_similarities,
-    nearest,
-    unit_rows,
-)
-from dualqml.extractors._quadratic import quadratic_features
-from dualqml.extractors.dual_qml import DualQML
+from dualqml.extractors._compat import Interval, StrOptions
+from dualqml.extractors._neighbours import class_similarities, nearest
+from dualqml.extractors._profiles import centred, profile_gallery
+from dualqml.extractors.dual_qml import DualQML, Features
 
 Rule = Literal["cosine", "max"]
 
@@ -37,7 +34,17 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     rule : {"cosine", "max"}, default="cosine"
         - "cosine": nearest neighbour with cosine similarity between quadratic
           features and those of the training samples.
-        - "max": the class of the largest quadratic feature.
+        - "max": the class of the largest feature.
+    features : {"quadratic", "signed-root"}, default="quadratic"
+        The paper's features or their signed roots, see :class:`DualQML`.
+    own_weight : float, default=1.0
+        Factor of a training sample's feature of its own class (rule
+        "cosine"). The constraint pins that feature at 1 or more, while an
+        unseen sample of the class stays below: 1/2 makes both alike. 1 is the
+        paper's rule.
+    centre : bool, default=False
+        Whether the cosine is taken about the mean of the training features
+        (rule "cosine"). False is the paper's rule.
     solver : {"newton", "lbfgs", "sdp"}, default="newton"
         See :class:`DualQML`.
     tol : float, default=1e-6
@@ -60,6 +67,8 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         The factors of all classes, stacked, see :class:`DualQML`.
     ranks_ : ndarray of shape (n_classes,)
         The rank of each quadratic matrix.
+    mean_responses_ : ndarray of shape (sum of ranks,) or None
+        Responses of the factors to the class means, see :class:`DualQML`.
     dual_coef_ : ndarray of shape (n_samples,)
         The multiplier of each training sample's constraint.
     duality_gap_ : ndarray of shape (n_classes,)
@@ -73,8 +82,11 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     lam_ : float
         The lambda that was used on the data as given.
     training_features_ : ndarray of shape (n_samples, n_classes) or None
-        Quadratic features of the training samples, scaled to unit norm. None
-        for rule "max".
+        Features of the training samples, weighted, centred and scaled to unit
+        norm. None for rule "max".
+    training_mean_ : ndarray of shape (n_classes,) or None
+        What is subtracted from features before the cosine. None where `centre`
+        is False, and for rule "max".
     training_codes_ : ndarray of shape (n_samples,) or None
         Their classes, as indices into `classes_`. None for rule "max".
     n_features_in_ : int
@@ -102,6 +114,8 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DualQML._parameter_constraints,
         "rule": [StrOptions({"cosine", "max"})],
+        "own_weight": [Interval(Real, 0, None, closed="left")],
+        "centre": ["boolean"],
     }
 
     def __init__(
@@ -109,6 +123,9 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         lam: float = 1.0,
         *,
         rule: Rule = "cosine",
+        features: Features = "quadratic",
+        own_weight: float = 1.0,
+        centre: bool = False,
         solver: Literal["newton", "lbfgs", "sdp"] = "newton",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -118,6 +135,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     ) -> None:
         super().__init__(
             lam,
+            features=features,
             solver=solver,
             tol=tol,
             max_iter=max_iter,
@@ -126,13 +144,19 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
             n_jobs=n_jobs,
         )
         self.rule = rule
+        self.own_weight = own_weight
+        self.centre = centre
 
     def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
         super()._fit_at(data, codes, lam)
-        self.training_features_ = self.training_codes_ = None
+        self.training_features_ = self.training_mean_ = self.training_codes_ = None
         if self.rule == "cosine":
-            features = quadratic_features(data, self.components_, self.ranks_)
-            self.training_features_ = unit_rows(features)
+            self.training_features_, self.training_mean_ = profile_gallery(
+                self._features(data),
+                codes,
+                own_weight=self.own_weight,
+                centre=self.centre,
+            )
             self.training_codes_ = codes
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -147,10 +171,11 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         -------
         ndarray of shape (n_samples, n_classes) or (n_samples,)
             Rule "cosine": the largest cosine similarity to a training sample
-            of the class. Rule "max": the quadratic features. With two classes,
+            of the class. Rule "max": the features themselves. With two classes,
             the score of the second less that of the first.
         """
-        scores = np.asarray(self.transform(X), dtype=np.float64)
+        features = np.asarray(self.transform(X), dtype=np.float64)
+        scores = centred(features, self.training_mean_)
         gallery, codes = self.training_features_, self.training_codes_
         if gallery is not None and codes is not None:
             scores = class_similarities(scores, gallery, codes, self.classes_.size)
@@ -172,13 +197,15 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         """
         check_is_fitted(self)
         features = np.asarray(self.transform(X), dtype=np.float64)
+        features = centred(features, self.training_mean_)
         gallery, codes = self.training_features_, self.training_codes_
         return np.asarray(self.classes_[decide(self.rule, features, gallery, codes)])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # Even functions of x: alone they cannot tell x from -x.
-        tags.classifier_tags.poor_score = self.rule == "max"
+        even = self.features == "quadratic"
+        tags.classifier_tags.poor_score = self.rule == "max" and even
         return tags
 
 
@@ -192,7 +219,7 @@ def decide(
     rule : {"cosine", "max"}
         The rule.
     features : ndarray of shape (n_samples, n_classes)
-        Quadratic features.
+        Features, centred if the gallery is.
     gallery : ndarray of shape (n_training, n_classes) or None
         Those of the training samples at unit norm (rule "cosine").
     codes : ndarray of shape (n_training,) or None

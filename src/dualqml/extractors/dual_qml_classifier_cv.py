@@ -76,6 +76,8 @@ class DualQMLClassifierCV(DualQMLClassifier):
         The factors of all classes, stacked, see :class:`DualQML`.
     ranks_ : ndarray of shape (n_classes,)
         The rank of each quadratic matrix.
+    mean_responses_ : None
+        Used by other features than the paper's.
     dual_coef_ : ndarray of shape (n_samples,)
         The multiplier of each training sample's constraint.
     duality_gap_ : ndarray of shape (n_classes,)
@@ -89,6 +91,8 @@ class DualQMLClassifierCV(DualQMLClassifier):
     training_features_ : ndarray of shape (n_samples, n_classes) or None
         Quadratic features of the training samples, scaled to unit norm. None
         for rule "max".
+    training_mean_ : None
+        Used by other rules than the paper's.
     training_codes_ : ndarray of shape (n_samples,) or None
         Their classes, as indices into `classes_`. None for rule "max".
     n_features_in_ : int
@@ -117,7 +121,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: constraint
         for name, constraint in DualQMLClassifier._parameter_constraints.items()
-        if name not in ("lam", "solver")
+        if name not in ("lam", "features", "own_weight", "centre", "solver")
     } | {
         "lams": ["array-like"],
         "cv": [Interval(Integral, 2, None, closed="left"), "cv_object"],
@@ -147,8 +151,12 @@ class DualQMLClassifierCV(DualQMLClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    # The exact solver that can follow a path is the only one used here.
+    # The exact solver that can follow a path is the only one used here, and the
+    # decision is the paper's.
     solver = "newton"
+    features = "quadratic"
+    own_weight = 1.0
+    centre = False
 
     def _fit(self, data: Array, codes: Index) -> None:
         lams = np.asarray(self.lams, dtype=np.float64)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``python -m benchmarks.embeddings``: heads on deep face embeddings.
+
+m random embeddings of each of 158 people train, the others test; no images, so
+no motions. Of the rivals marked as tuned, the parameter is the one that the ranks
+of held-out training samples prefer.
+"""
+
+import argparse
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import RidgeClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.svm import LinearSVC
+from threadpoolctl import threadpool_limits
+
+from benchmarks.datasets import load_samples, split
+from benchmarks.timing import markdown_table
+from dualqml.core.arrays import Array
+from dualqml.extractors import (
+    DualQMLClassifier,
+    DualQMLWCV,
+    NearestSample,
+    WithinMetric,
+)
+from dualqml.extractors.tuning import RankSearchCV
+
+SIZES = (1, 2, 5, 8)
+OURS = "DualQML-W"
+
+
+class ClassMean(ClassifierMixin, BaseEstimator):
+    """The class of the most similar mean of training samples, by cosine."""
+
+    def fit(self, X: Array, y: NDArray[Any]) -> Self:
+        """Average the samples of each class."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        means = np.zeros((self.classes_.size, X.shape[1]))
+        np.add.at(means, codes, X)
+        self.means_ = means / np.linalg.norm(means, axis=1, keepdims=True)
+        return self
+
+    def decision_function(self, X: Array) -> Array:
+        """Products with the means, which order the classes as cosines do."""
+        return X @ self.means_.T
+
+    def predict(self, X: Array) -> NDArray[Any]:
+        """Labels."""
+        return self.classes_[self.decision_function(X).argmax(axis=1)]
+
+
+def _centred(*steps: BaseEstimator) -> Pipeline:
+    return make_pipeline(
+        Normalizer(), StandardScaler(with_std=False), Normalizer(), *steps
+    )
+
+
+def _lda(shrinkage: float) -> LinearDiscriminantAnalysis:
+    return LinearDiscriminantAnalysis(solver="eigen", shrinkage=shrinkage)
+
+
+def heads(m: int) -> dict[str, Any]:
+    """All heads that can learn from m samples a class."""
+    out: dict[str, Any] = {
+        "nearest neighbour, cosine": NearestSample(),
+        "class mean, cosine": make_pipeline(Normalizer(), ClassMean()),
+        "class mean, centred": _centred(ClassMean()),
+        "linear SVM, C=10": _centred(LinearSVC(C=10.0)),
+        "ridge filter": _centred(RidgeClassifier(alpha=1.0)),
+        "QML, centred, the paper's max rule": _centred(
+            DualQMLClassifier(0.03, rule="max")
+        ),
+        "QML, centred, signed roots": _centred(
+            DualQMLClassifier(0.03, rule="max", features="signed-root")
+        ),
+        OURS: DualQMLWCV(),
+    }
+    if m > 1:
+        metric = Pipeline([("metric", WithinMetric()), ("mean", ClassMean())])
+        out |= {
+            "class mean, within metric (tuned)": RankSearchCV(
+                metric, {"metric__rho": [0.01, 0.1, 0.3, 1.0, 5.0, 30.0]}
+            ),
+            "LDA, shrinkage 0.5": make_pipeline(Normalizer(), _lda(0.5)),
+            "LDA, shrinkage 0.1": make_pipeline(Normalizer(), _lda(0.1)),
+            "linear SVM (tuned)": RankSearchCV(
+                _centred(LinearSVC()), {"linearsvc__C": [10.0, 0.1, 1.0, 100.0]}
+            ),
+            "ridge filter (tuned)": RankSearchCV(
+                _centred(RidgeClassifier()),
+                {"ridgeclassifier__alpha": [1.0, 0.1, 10.0, 100.0]},
+            ),
+            f"{OURS}, rule max": DualQMLWCV(rules=("max",)),
+            f"{OURS}, rule cosine": DualQMLWCV(rules=("cosine",)),
+        }
+    return out
+
+
+def errors(m: int, repetition: int, first_seed: int) -> dict[str, float]:
+    """Error rates in per cent of all heads on one split."""
+    X, labels = load_samples("lfw_embeddings")
+    train, test = split(labels, m, first_seed + repetition)
+    out = {}
+    with threadpool_limits(1, user_api="blas"):
+        for name, head in heads(m).items():
+            head.fit(X[train], labels[train])
+            out[name] = 100.0 * (1.0 - head.score(X[test], labels[test]))
+    return out
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=8000)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    columns: list[dict[str, Array]] = []
+    for m in SIZES:
+        runs = Parallel(n_jobs=options.jobs)(
+            delayed(errors)(m, r, options.first_seed) for r in range(options.splits)
+        )
+        columns.append(
+            {name: np.array([run[name] for run in runs]) for name in runs[0]}
+        )
+    rows = []
+    for name in columns[1]:
+        row = [name]
+        for column in columns:
+            if name not in column:
+                row.append("-")
+                continue
+            difference = column[name] - column[OURS]
+            noise = difference.std(ddof=1) / np.sqrt(options.splits)
+            text = f"{column[name].mean():.2f}"
+            if name != OURS:
+                text += f" ({difference.mean():+.2f} ± {noise:.2f})"
+            row.append(text)
+        rows.append(row)
+    print("Error in per cent; in brackets the difference to ours over the same splits")
+    print("and its standard error.\n")
+    print(markdown_table(["head", *(f"m={m}" for m in SIZES)], rows))
+
+
+if __name__ == "__main__":
+    main()

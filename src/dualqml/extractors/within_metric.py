@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whitened, unit-norm coordinates in a within-class metric."""
+
+from numbers import Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from dualqml.core.arrays import Array, Index
+from dualqml.extractors._base import SupervisedExtractor
+from dualqml.extractors._compat import Interval, StrOptions
+from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._motions import tangent_features, tangent_images
+from dualqml.extractors._neighbours import unit_rows
+from dualqml.extractors._within import (
+    Geometry,
+    KernelGeometry,
+    LinearGeometry,
+    within_spectrum,
+)
+from dualqml.extractors.local_descriptors import local_descriptors
+
+KernelChoice = Literal["auto", "rbf", "linear"]
+Descriptor = Literal["local"]
+
+#: kernel="auto" is linear above this.
+_MOST_KERNEL_SAMPLES = 3000
+
+
+class WithinMetric(SupervisedExtractor):
+    r"""Coordinates in which the differences within classes are small.
+
+    Samples are scaled to unit norm and placed in principal coordinates a, of
+    a wide Gaussian kernel or linear. The metric
+
+    .. math::
+
+        S_\rho = S_w + \rho \, [(1 - \kappa) I / d + \kappa S_{tan}]
+
+    holds the pooled within-class scatter :math:`S_w` and a prior, all of
+    trace 1; for images the prior knows that small affine motions (shifts,
+    zoom, rotation, shears) do not change a person. The features are
+    :math:`S_\rho^{-1/2} a`, scaled to unit norm: directions in which one
+    person's images differ count little. Use it in front of any classifier;
+    :class:`DualQMLW` is quadratic matrix learning in this metric.
+
+    Read more in the :ref:`user guide <lead>`.
+
+    Parameters
+    ----------
+    rho : float, default=0.1
+        Weight of the prior beside the within-class scatter.
+    kernel : {"auto", "rbf", "linear"}, default="auto"
+        Coordinates of ``exp(-|x - y|^2 / (2 s2))`` or of the samples as they
+        are. The kernel is a little better and needs time and memory for a
+        matrix of all pairs of samples: "auto" is "rbf" up to 3000 samples,
+        then "linear".
+    width : float, default=16.0
+        The s2 of "rbf", in units of the median squared distance between
+        training samples. Wide, so that the kernel is nearly linear.
+    image_shape : tuple of int, default=None
+        Height and width of the images in the rows of X. None means that the
+        rows are not images, or with a `descriptor` that they are square.
+    kappa : float, default=0.2
+        Share of the affine motions in the prior, for images.
+    descriptor : {"local"}, default=None
+        "local" replaces images by their :class:`LocalDescriptors`; motions are
+        followed through them. None takes the rows as they are.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    variances_ : ndarray of shape (n_components,)
+        Within-class variances relative to the prior, in rising order: the
+        generalised eigenvalues, of which one set serves every rho.
+    kernel_ : CentredKernel or None
+        The kernel with the training samples; None for linear coordinates.
+    mean_ : ndarray of shape (n_features,) or None
+        Mean of the training samples, for linear coordinates.
+    coefficients_ : ndarray of shape (n_samples or n_features, n_components)
+        From the centred row of the kernel, or the centred sample, to the
+        features before they are scaled to unit norm.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features seen during fit, where X has string names.
+
+    See Also
+    --------
+    DualQMLW : Quadratic matrix learning in this metric.
+    DualQMLWCV : The same with everything chosen by cross-validation.
+
+    Notes
+    -----
+    With one sample per class there is no within-class scatter; the prior alone
+    is left, and rho has no effect.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from dualqml.extractors import NearestSample, WithinMetric
+    >>> X, y = load_digits(return_X_y=True)
+    >>> metric = WithinMetric(rho=1.0, image_shape=(8, 8))
+    >>> model = make_pipeline(metric, NearestSample()).fit(X[::4], y[::4])
+    >>> model.score(X[1::4], y[1::4]) > 0.95
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "rho": [Interval(Real, 0, None, closed="neither")],
+        "kernel": [StrOptions({"auto", "rbf", "linear"})],
+        "width": [Interval(Real, 0, None, closed="neither")],
+        "image_shape": [tuple, list, None],
+        "kappa": [Interval(Real, 0, 1, closed="both")],
+        "descriptor": [StrOptions({"local"}), None],
+    }
+
+    def __init__(
+        self,
+        *,
+        rho: float = 0.1,
+        kernel: KernelChoice = "auto",
+        width: float = 16.0,
+        image_shape: ImageShape | None = None,
+        kappa: float = 0.2,
+        descriptor: Descriptor | None = None,
+    ) -> None:
+        self.rho = rho
+        self.kernel = kernel
+        self.width = width
+        self.image_shape = image_shape
+        self.kappa = kappa
+        self.descriptor = descriptor
+
+    def _fit(self, data: Array, codes: Index) -> None:
+        self.learn(self.geometry(data), codes)
+
+    def learn(self, geometry: Geometry, codes: Index) -> Array:
+        """Learn from training samples that have been placed.
+
+        Parameters
+        ----------
+        geometry : Geometry
+            The training samples, from :meth:`geometry`.
+        codes : ndarray of shape (n_samples,)
+            Their class numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Features of the training samples.
+        """
+        placement = geometry.restricted(np.arange(codes.size))
+        spectrum = within_spectrum(placement, codes, self.kappa)
+        self.variances_ = spectrum.variances
+        directions = spectrum.directions / np.sqrt(spectrum.variances + self.rho)
+        self.coefficients_ = placement.projector @ directions
+        self.kernel_ = self.mean_ = None
+        if isinstance(geometry, KernelGeometry):
+            self.kernel_ = geometry.kernel
+        else:
+            self.mean_ = placement.origin
+        return unit_rows(placement.training @ directions)
+
+    def _features(self, data: Array) -> Array:
+        rows = self._inputs(data.astype(np.float64, copy=False))
+        if self.kernel_ is not None:
+            return unit_rows(self.kernel_.project(rows, self.coefficients_))
+        assert self.mean_ is not None
+        return unit_rows((rows - self.mean_) @ self.coefficients_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.coefficients_.shape[1])
+
+    def _inputs(self, data: Array) -> Array:
+        """Rows at unit norm, through the descriptor if there is one."""
+        if self.descriptor == "local":
+            shape = resolved_shape(self.image_shape, data.shape[1])
+            return unit_rows(local_descriptors(data, shape))
+        # A single feature has no direction to keep, only its size.
+        return data if data.shape[1] == 1 else unit_rows(data)
+
+    def geometry(self, data: Array) -> Geometry:
+        """Place training samples, with their tangents if they are images.
+
+        Parameters
+        ----------
+        data : ndarray of shape (n_samples, n_features)
+            Training samples.
+
+        Returns
+        -------
+        Geometry
+            What all folds and every rho share.
+        """
+        rows = self._inputs(data)
+        images = self.image_shape is not None or self.descriptor is not None
+        tangents = None
+        if images:
+            shape = resolved_shape(self.image_shape, data.shape[1])
+            if self.kappa > 0.0 and self.descriptor is None:
+                tangents = tangent_images(rows, shape)
+            elif self.kappa > 0.0:
+                tangents = tangent_features(data, shape, self._inputs)
+        few = data.shape[0] <= _MOST_KERNEL_SAMPLES
+        if self.kernel == "rbf" or (self.kernel == "auto" and few):
+            return KernelGeometry(rows, tangents, width=self.width)
+        return LinearGeometry(rows, tangents)

@@ -1,0 +1,354 @@
+"""Against dense matrices in other coordinates, from singular vectors and loops."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist, pdist
+
+from dualqml.core import DualQMLError
+from dualqml.extractors import WithinMetric
+from dualqml.extractors._motions import tangent_images
+from dualqml.extractors._neighbours import unit_rows
+from dualqml.extractors._within import (
+    KernelGeometry,
+    LinearGeometry,
+    within_spectrum,
+)
+from tests.problems import make_data
+
+SHAPE = (4, 6)
+WIDTH = 1.5
+GEOMETRIES = ["linear", "rbf"]
+
+by_geometry = pytest.mark.parametrize("kind", GEOMETRIES)
+
+
+def make_geometry(kind, X, tangents, width=WIDTH):
+    if kind == "linear":
+        return LinearGeometry(X, tangents)
+    return KernelGeometry(X, tangents, width=width)
+
+
+def bandwidth_of(X, width=WIDTH):
+    return width * np.median(pdist(X, "sqeuclidean"))
+
+
+def derivative(function, X, tangent):
+    step = 1e-5 / np.abs(tangent).max()
+    change = function(X + step * tangent) - function(X - step * tangent)
+    return change / (2.0 * step)
+
+
+def slow_coordinates(kind, X, tangents):
+    """Coordinates of samples and of their tangents, from other decompositions."""
+    n_samples = X.shape[0]
+    J = np.eye(n_samples) - 1.0 / n_samples
+    if kind == "linear":
+        _, s, Vt = np.linalg.svd(J @ X, full_matrices=False)
+        basis = Vt[s > 1e-7 * s[0]].T
+        return J @ X @ basis, tangents @ basis
+    bandwidth = bandwidth_of(X)
+
+    def kernel(rows):
+        return np.exp(-cdist(rows, X, "sqeuclidean") / (2.0 * bandwidth))
+
+    U, s, _ = np.linalg.svd(J @ kernel(X) @ J)
+    kept = s > 1e-9 * s[0]
+    projector = U[:, kept] / np.sqrt(s[kept])
+    moved = [derivative(kernel, X, tangent) for tangent in tangents]
+    moved = np.reshape(moved, (len(tangents), n_samples, n_samples))
+    return J @ kernel(X) @ J @ projector, moved @ J @ projector
+
+
+def slow_gram(kind, X, codes, tangents, rho, kappa):
+    """A (S_w + rho B)^-1 A' of the training samples, written out."""
+    A, moved = slow_coordinates(kind, X, tangents)
+    size = A.shape[1]
+    within = np.zeros((size, size))
+    for c in np.unique(codes):
+        mean = A[codes == c].mean(axis=0)
+        for row in A[codes == c]:
+            within += np.outer(row - mean, row - mean)
+    within /= np.trace(within)
+    prior = np.eye(size) / size
+    if len(tangents):
+        scatter = np.zeros((size, size))
+        for rows in moved:
+            scatter += rows.T @ rows / np.trace(rows.T @ rows)
+        prior = (1.0 - kappa) * prior + kappa * scatter / np.trace(scatter)
+    return A @ np.linalg.solve(within + rho * prior, A.T)
+
+
+def everyone(X):
+    return np.arange(X.shape[0])
+
+
+def fold_of(n_samples, n_held_out=5, seed=0):
+    order = np.random.default_rng(seed).permutation(n_samples)
+    return np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
+
+
+@by_geometry
+@pytest.mark.parametrize("images", [False, True])
+@settings(max_examples=8, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=3, max_size=6).filter(
+        lambda sizes: max(sizes) > 1
+    ),
+    kappa=st.sampled_from([0.0, 0.2, 0.7]),
+    seed=st.integers(0, 10_000),
+)
+def test_one_eigenproblem_serves_every_rho(kind, images, sizes, kappa, seed):
+    X, codes = make_data(sizes, 24, seed=seed, centre=False)
+    tangents = tangent_images(X, SHAPE) if images else None
+    placement = make_geometry(kind, X, tangents).restricted(everyone(X))
+    assert (placement.tangent_scatter is None) != images
+    spectrum = within_spectrum(placement, codes, kappa)
+    projected = placement.training @ spectrum.directions
+    assert (np.diff(spectrum.variances) >= 0).all()
+    for rho in (0.01, 0.3, 5.0):
+        expected = slow_gram(
+            kind, X, codes, tangents if images else np.empty((0, *X.shape)), rho, kappa
+        )
+        rows = projected / np.sqrt(spectrum.variances + rho)
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(rows @ rows.T, expected, atol=1e-6 * scale)
+        norms = np.sqrt(np.diag(expected))
+        whitened = spectrum.whitened(projected, rho)
+        np.testing.assert_allclose(
+            whitened @ whitened.T, expected / np.outer(norms, norms), atol=1e-6
+        )
+
+
+@by_geometry
+@pytest.mark.parametrize("kappa", [0.0, 0.3, 1.0])
+def test_the_eigenvectors_diagonalise_both_matrices(kind, kappa):
+    X, codes = make_data([3, 2, 4, 1], 24, centre=False)
+    geometry = make_geometry(kind, X, tangent_images(X, SHAPE))
+    placement = geometry.restricted(everyone(X))
+    before = placement.tangent_scatter.copy()
+    spectrum = within_spectrum(placement, codes, kappa)
+    np.testing.assert_array_equal(placement.tangent_scatter, before)
+    A, E = placement.training, spectrum.directions
+    means = np.array([A[codes == c].mean(axis=0) for c in range(4)])
+    within = (A - means[codes]).T @ (A - means[codes])
+    within /= np.trace(within)
+    prior = kappa * before + max(1.0 - kappa, 1e-6) * np.eye(len(E)) / len(E)
+    assert np.trace(before) == pytest.approx(1.0)
+    np.testing.assert_allclose(E.T @ prior @ E, np.eye(len(E)), atol=1e-8)
+    np.testing.assert_allclose(
+        E.T @ within @ E,
+        np.diag(spectrum.variances),
+        atol=1e-9 * spectrum.variances.max(),
+    )
+
+
+def test_the_gram_matrix_of_linear_coordinates_is_that_of_centred_samples():
+    X, _ = make_data([3, 2, 4], 24, unit=False, centre=False)
+    A = LinearGeometry(X, None).restricted(everyone(X)).training
+    centred = X - X.mean(axis=0)
+    np.testing.assert_allclose(A @ A.T, centred @ centred.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("width", [0.5, 16.0])
+def test_the_gram_matrix_of_kernel_coordinates_is_the_centred_kernel(width):
+    X, _ = make_data([3, 2, 4], 24, unit=False, centre=False)
+    A = KernelGeometry(X, None, width=width).restricted(everyone(X)).training
+    bandwidth = bandwidth_of(X, width)
+    J = np.eye(9) - 1.0 / 9.0
+    K = np.exp(-cdist(X, X, "sqeuclidean") / (2.0 * bandwidth))
+    np.testing.assert_allclose(A @ A.T, J @ K @ J, atol=1e-9)
+    np.testing.assert_allclose(A.mean(axis=0), 0.0, atol=1e-10)
+
+
+@by_geometry
+def test_a_sample_learnt_from_is_placed_where_it_is(kind):
+    X, _ = make_data([3, 2, 4, 3], 24, centre=False)
+    geometry = make_geometry(kind, X, None)
+    for train in (everyone(X), fold_of(12)[0]):
+        placement = geometry.restricted(train)
+        placed = geometry.place(placement, train, train)
+        np.testing.assert_allclose(placed, placement.training, atol=1e-8)
+
+
+@by_geometry
+@pytest.mark.parametrize("n_motions", [0, 1])
+@settings(max_examples=10, deadline=None)
+@given(
+    n_samples=st.integers(9, 30), n_held_out=st.integers(1, 5), seed=st.integers(0, 999)
+)
+def test_a_restriction_is_what_the_fold_alone_would_give(
+    kind, n_motions, n_samples, n_held_out, seed
+):
+    X, _ = make_data([n_samples], 24, seed=seed, noise=1.0, centre=False)
+    train, held_out = fold_of(n_samples, n_held_out, seed)
+    # With a single motion, its weight drops out.
+    tangents = tangent_images(X, SHAPE)[:1] if n_motions else None
+    part = tangents[:, train] if n_motions else None
+    geometry = make_geometry(kind, X, tangents)
+    # The bandwidth is that of the whole set.
+    width = bandwidth_of(X) / bandwidth_of(X[train], 1.0)
+    fresh = make_geometry(kind, X[train], part, width)
+    ours, alone = geometry.restricted(train), fresh.restricted(np.arange(train.size))
+    A, B = ours.training, alone.training
+    assert A.shape == B.shape
+    np.testing.assert_allclose(A @ A.T, B @ B.T, atol=1e-9)
+    if n_motions:
+        # Coordinates may be turned, but not what the samples see of a scatter.
+        scatters = [
+            P.training @ P.tangent_scatter @ P.training.T for P in (ours, alone)
+        ]
+        scale = np.abs(scatters[1]).max()
+        np.testing.assert_allclose(*scatters, atol=1e-8 * scale)
+        assert np.trace(ours.tangent_scatter) == pytest.approx(1.0)
+    placed = geometry.place(ours, train, held_out)
+    if kind == "linear":
+        expected = (X[held_out] - alone.origin) @ alone.projector
+    else:
+        expected = fresh.kernel(X[held_out]) @ alone.projector
+    np.testing.assert_allclose(placed @ A.T, expected @ B.T, atol=1e-8)
+    np.testing.assert_allclose(placed @ placed.T, expected @ expected.T, atol=1e-7)
+
+
+def test_linear_folds_weigh_the_motions_anew():
+    X, _ = make_data([15], 24, centre=False)
+    train, _ = fold_of(15)
+    tangents = tangent_images(X, SHAPE)
+    ours = LinearGeometry(X, tangents).restricted(train)
+    alone = LinearGeometry(X[train], tangents[:, train]).restricted(np.arange(10))
+    np.testing.assert_allclose(
+        ours.training @ ours.tangent_scatter @ ours.training.T,
+        alone.training @ alone.tangent_scatter @ alone.training.T,
+    )
+
+
+def test_kernel_folds_keep_the_weights_of_the_motions_of_the_whole_set():
+    X, _ = make_data([15], 24, centre=False)
+    train, _ = fold_of(15)
+    tangents = tangent_images(X, SHAPE)
+    tangents[2] *= 100.0  # a weight must undo that
+    _, moved = slow_coordinates("rbf", X, tangents)
+    weights = [1.0 / np.sum(rows**2) for rows in moved]
+    placement = KernelGeometry(X, tangents, width=WIDTH).restricted(train)
+
+    def kernel(rows):
+        distances = cdist(rows, X[train], "sqeuclidean")
+        return np.exp(-distances / (2.0 * bandwidth_of(X)))
+
+    expected = np.zeros_like(placement.tangent_scatter)
+    for weight, tangent in zip(weights, tangents[:, train], strict=True):
+        change = derivative(kernel, X[train], tangent)
+        change -= change.mean(axis=1, keepdims=True)
+        rows = change @ placement.projector
+        expected += weight * rows.T @ rows
+    expected /= np.trace(expected)
+    np.testing.assert_allclose(placement.tangent_scatter, expected, atol=1e-7)
+
+
+@by_geometry
+def test_folds_leave_the_whole_as_it_was(kind):
+    X, _ = make_data([15], 24, centre=False)
+    geometry = make_geometry(kind, X, tangent_images(X, SHAPE))
+    before = geometry.restricted(everyone(X)).tangent_scatter
+    train, _ = fold_of(15)
+    first = geometry.restricted(train).tangent_scatter
+    np.testing.assert_array_equal(geometry.restricted(train).tangent_scatter, first)
+    np.testing.assert_array_equal(
+        geometry.restricted(everyone(X)).tangent_scatter, before
+    )
+
+
+@pytest.mark.parametrize("kind", GEOMETRIES)
+def test_samples_are_placed_where_the_metric_would_put_them(kind):
+    X, codes = make_data([4] * 6, 24, noise=1.0, centre=False)
+    train, held_out = fold_of(24)
+    images = kind == "linear"
+    metric = WithinMetric(
+        rho=0.3,
+        kernel=kind,
+        width=bandwidth_of(X) / bandwidth_of(X[train], 1.0),
+        image_shape=SHAPE if images else None,
+    ).fit(X[train], codes[train])
+    geometry = make_geometry(kind, X, tangent_images(X, SHAPE) if images else None)
+    placement = geometry.restricted(train)
+    spectrum = within_spectrum(placement, codes[train], metric.kappa)
+    known, asked = (
+        spectrum.whitened(rows @ spectrum.directions, 0.3)
+        for rows in (placement.training, geometry.place(placement, train, held_out))
+    )
+    expected = metric.transform(X[held_out]) @ metric.transform(X[train]).T
+    np.testing.assert_allclose(asked @ known.T, expected, atol=1e-8)
+
+
+@by_geometry
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("images", [False, True])
+def test_without_differences_in_a_class_the_prior_is_all_there_is(kind, copies, images):
+    X, codes = make_data([1] * 7, 24, centre=False)
+    X, codes = np.repeat(X, copies, axis=0), np.repeat(codes, copies)
+    geometry = make_geometry(kind, X, tangent_images(X, SHAPE) if images else None)
+    placement = geometry.restricted(everyone(X))
+    assert placement.training.shape[1] == 6
+    spectrum = within_spectrum(placement, codes, 0.2)
+    np.testing.assert_array_equal(spectrum.variances, 0.0)
+    projected = placement.training @ spectrum.directions
+    whitened = [spectrum.whitened(projected, rho) for rho in (0.01, 10.0)]
+    assert np.isfinite(whitened[0]).all()
+    # Then rho has no effect.
+    np.testing.assert_allclose(*whitened, atol=1e-10)
+
+
+@by_geometry
+def test_a_motion_that_changes_nothing_is_left_out(kind):
+    X, codes = make_data([3, 2, 4], 24, centre=False)
+    tangents = tangent_images(X, SHAPE)
+    tangents[[1, 4]] = 0.0
+    grams = []
+    for part in (tangents, tangents[[0, 2, 3, 5]]):
+        placement = make_geometry(kind, X, part).restricted(everyone(X))
+        spectrum = within_spectrum(placement, codes, 0.2)
+        rows = spectrum.whitened(placement.training @ spectrum.directions, 0.3)
+        grams.append(rows @ rows.T)
+    np.testing.assert_allclose(*grams, atol=1e-9)
+
+
+@by_geometry
+def test_equal_samples_are_an_error(kind):
+    X = np.tile(unit_rows(np.arange(1.0, 25.0)[None]), (5, 1))
+    with pytest.raises(DualQMLError, match="All samples are equal"):
+        make_geometry(kind, X, None).restricted(everyone(X))
+
+
+@by_geometry
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_equal_samples_in_a_fold_are_an_error(kind, seed):
+    X, _ = make_data([2], 24, centre=False, seed=seed)
+    X = np.vstack([np.tile(X[0], (5, 1)), X[1:]])
+    geometry = make_geometry(kind, X, None)
+    with pytest.raises(DualQMLError, match="All samples are equal"):
+        geometry.restricted(np.arange(5))
+
+
+def test_another_width_is_that_of_a_fresh_geometry():
+    rng = np.random.default_rng(0)
+    X, tangents = rng.normal(size=(9, 12)), rng.normal(size=(2, 9, 12))
+    moved = KernelGeometry(X, tangents, width=16.0).at_width(0.25)
+    fresh = KernelGeometry(X, tangents, width=4.0)
+    np.testing.assert_allclose(moved.values, fresh.values, rtol=1e-12)
+    np.testing.assert_allclose(moved.kernel(X[:3]), fresh.kernel(X[:3]), atol=1e-12)
+    train = np.array([0, 2, 3, 5, 7, 8])
+    for one, other in zip(
+        (moved.restricted(train), moved.restricted(np.arange(9))),
+        (fresh.restricted(train), fresh.restricted(np.arange(9))),
+        strict=True,
+    ):
+        np.testing.assert_allclose(
+            np.linalg.eigvalsh(one.tangent_scatter),
+            np.linalg.eigvalsh(other.tangent_scatter),
+            atol=1e-9,
+        )
+        np.testing.assert_allclose(
+            one.training @ one.training.T, other.training @ other.training.T, atol=1e-9
+        )
