@@ -48,3 +48,10 @@ def test_examples_of_the_competitors_run():
     printed = output_of(examples("docs/competitors.md"))
     assert len(printed.splitlines()) == 3
     assert printed.startswith("LDA")
+
+
+def test_examples_of_the_lead_run():
+    pytest.importorskip("PIL")
+    printed = output_of(examples("docs/lead.md"))
+    pixels, local = (float(e) for e in re.findall(r"([\d.]+) % errors", printed))
+    assert local < 10.0 < pixels < 20.0
