@@ -102,35 +102,34 @@ def read(store: Path) -> dict[Task, float]:
     return results
 
 
-def table(results: dict[Task, float], inputs: str) -> str:
-    """Mean errors, the best of each cell in bold, and differences to ours."""
-    errors: dict[tuple[str, bool], dict[tuple[str, int], dict[int, float]]]
+def table(results: dict[Task, float], inputs: str, *, tuned: bool) -> str:
+    """Mean errors of ours and of the rivals, and differences over shared splits."""
+    errors: dict[str, dict[tuple[str, int], dict[int, float]]]
     errors = defaultdict(lambda: defaultdict(dict))
     for task, value in results.items():
-        if task.inputs == inputs:
-            row = errors[task.method, task.tuned]
-            row[task.database, task.m][task.repetition] = value
-    ours = errors[OURS, False]
+        if task.inputs == inputs and (task.tuned == tuned or task.method == OURS):
+            errors[task.method][task.database, task.m][task.repetition] = value
+    ours = errors.pop(OURS)
+    used = {r for row in errors.values() for cell in row.values() for r in cell}
     cells = [cell for cell in CELLS if cell in ours]
     rows = []
-    for (method, tuned), own in errors.items():
-        row, means = [method + (" (tuned)" if tuned else "")], []
+    for method in [name for name in METHODS if name in errors] + [OURS]:
+        own = ours if method == OURS else errors[method]
+        texts, means, n_splits = [], [], []
         for cell in cells:
-            shared = sorted(set(own[cell]) & set(ours[cell]))
-            if not shared:
-                row.append("-")
-                continue
+            shared = sorted(set(own[cell]) & set(ours[cell]) & used)
             values = np.array([own[cell][r] for r in shared])
             difference = values - np.array([ours[cell][r] for r in shared])
-            text = f"{values.mean():.2f}"
-            if method != OURS:
+            text = f"{values.mean():.2f}" if shared else "-"
+            if method != OURS and len(shared) > 1:
                 noise = difference.std(ddof=1) / np.sqrt(len(shared))
                 text += f" ({difference.mean():+.2f} ± {noise:.2f})"
-            row.append(text)
-            means.append(values.mean())
-        row.append(f"{np.mean(means):.2f}" if len(means) == len(cells) else "-")
-        rows.append(row)
-    header = ["method", *(f"{name} m={m}" for name, m in cells), "mean"]
+            texts.append(text)
+            means.append(values.mean() if shared else np.nan)
+            n_splits.append(len(shared))
+        name = method + (" (tuned)" if tuned and method != OURS else "")
+        rows.append([name, *texts, f"{np.mean(means):.2f}", str(min(n_splits))])
+    header = ["method", *(f"{name} m={m}" for name, m in cells), "mean", "splits"]
     return markdown_table(header, rows)
 
 
@@ -157,10 +156,12 @@ def main() -> None:
         with options.store.open("a") as out:
             out.write(json.dumps(record) + "\n")
     results = read(options.store)
+    print("Error in per cent; in brackets the difference to ours over the same splits")
+    print("and its standard error.")
     for inputs in options.inputs:
-        print(f"\nInput: {inputs}. Error in per cent; in brackets the difference to")
-        print(f"{OURS} over the same splits and its standard error.\n")
-        print(table(results, inputs))
+        for mode in options.modes:
+            print(f"\nInput: {inputs}; rivals: {mode}.\n")
+            print(table(results, inputs, tuned=mode == "tuned"))
 
 
 if __name__ == "__main__":

@@ -57,15 +57,14 @@ def tangent_images(X: Array, shape: ImageShape) -> Array:
     down, right = down * (height - 1) / 2.0, right * (width - 1) / 2.0
     y = np.linspace(-1.0, 1.0, height)[:, None] if height > 1 else np.zeros((1, 1))
     x = np.linspace(-1.0, 1.0, width)[None, :] if width > 1 else np.zeros((1, 1))
-    motions = [
-        right,
-        down,
-        x * right + y * down,
-        y * right - x * down,
-        x * down,
-        y * right,
-    ]
-    return np.stack([motion.reshape(X.shape) for motion in motions])
+    out = np.empty((6, X.shape[0], height, width))
+    out[0], out[1] = right, down
+    np.multiply(x, down, out=out[4])
+    np.multiply(y, right, out=out[5])
+    np.multiply(x, right, out=out[2])
+    out[2] += y * down
+    np.subtract(out[5], out[4], out=out[3])
+    return out.reshape(6, *X.shape)
 
 
 def tangent_features(

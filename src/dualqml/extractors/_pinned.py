@@ -132,7 +132,8 @@ class PinnedFilters:
         return T @ filters.T, probes @ filters.T
 
     def _shifted(self, lam: float) -> Array:
-        shifted = np.array(self.gram, order="F")
+        # Symmetric: the transpose is the same matrix in LAPACK's order.
+        shifted = self.gram.copy().T
         shifted[np.diag_indices_from(shifted)] += 1.0 / lam
         return shifted
 
