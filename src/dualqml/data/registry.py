@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The databases that are known by name, and one way to open any."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dualqml.data import (
+    ar,
+    casia_palm,
+    feret,
+    frgc,
+    iitd_ear,
+    orl,
+    pie,
+    polyu_palm,
+)
+from dualqml.data.arrays import load_mat, load_npz
+from dualqml.data.csv_list import load_csv
+from dualqml.data.database import Database, DatabaseError
+from dualqml.data.folder import load_folder
+from dualqml.data.named import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseInfo(Source):
+    """A database that is known by name.
+
+    Attributes
+    ----------
+    name : str
+        Its name in `DATABASES`; see `Source` for the rest.
+    loader : callable
+        Its reader. It takes the folder first, except that of an embedded database.
+    embedded : bool
+        Whether it comes with an optional package, so that no folder is needed.
+    """
+
+    name: str
+    loader: Callable[..., Database]
+    embedded: bool = False
+
+
+def _known(
+    name: str, source: Source, loader: Callable[..., Database], embedded: bool = False
+) -> tuple[str, DatabaseInfo]:
+    info = DatabaseInfo(**vars(source), name=name, loader=loader, embedded=embedded)
+    return name, info
+
+
+DATABASES: Mapping[str, DatabaseInfo] = MappingProxyType(
+    dict(
+        [
+            _known("ar", ar.SOURCE, ar.load_ar),
+            _known("pie", pie.SOURCE, pie.load_pie),
+            _known("feret", feret.SOURCE, feret.load_feret),
+            _known("frgc", frgc.SOURCE, frgc.load_frgc),
+            _known("polyu_palm", polyu_palm.SOURCE, polyu_palm.load_polyu_palm),
+            _known("casia_palm", casia_palm.SOURCE, casia_palm.load_casia_palm),
+            _known("iitd_ear", iitd_ear.SOURCE, iitd_ear.load_iitd_ear),
+            _known("orl", orl.SOURCE, orl.load_orl, embedded=True),
+        ]
+    )
+)
+
+_FILES: Mapping[str, Callable[..., Database]] = MappingProxyType(
+    {".csv": load_csv, ".mat": load_mat, ".npz": load_npz}
+)
+
+
+def load_database(
+    name_or_path: str | os.PathLike[str],
+    root: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Database:
+    """Open a database by its name, or your own folder or file.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        A name in `DATABASES`; or a folder with one folder for each person
+        (`load_folder`); or a ``.csv`` (`load_csv`), ``.npz`` (`load_npz`) or
+        ``.mat`` (`load_mat`) file. A folder with the name of a known database is
+        opened as ``./name``.
+    root : path, optional
+        Where a known database is: its folder, or the folder above one with its
+        name. ORL needs none.
+    **options : dict
+        Passed to the reader.
+
+    Returns
+    -------
+    Database
+        The images.
+
+    Raises
+    ------
+    DatabaseError
+        There is no such name or path, or it cannot be read.
+
+    Examples
+    --------
+    >>> from dualqml.data import load_database
+    >>> load_database("orl", size=(16, 16)).images.shape
+    (400, 16, 16)
+    """
+    info = DATABASES.get(name_or_path) if isinstance(name_or_path, str) else None
+    if info is not None:
+        if info.embedded:
+            return info.loader(**options)
+        if root is None:
+            raise DatabaseError(
+                f"{info.title} does not come with dualqml: pass root, the folder where "
+                f"it is. Expected: {info.expects}. To get the data: {info.ask}."
+            )
+        below = Path(root, info.name)
+        return info.loader(below if below.is_dir() else root, **options)
+    path = Path(name_or_path)
+    if root is not None:
+        path = Path(root, path)
+    if path.is_dir():
+        return load_folder(path, **options)
+    loader = _FILES.get(path.suffix.lower())
+    if loader is None or not path.exists():
+        raise DatabaseError(
+            f"{path} is neither a folder nor a .csv, .npz or .mat file, nor the name "
+            f"of a known database ({', '.join(DATABASES)})"
+        )
+    return loader(path, **options)

@@ -1,0 +1,57 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from dualqml.core import DualQMLError
+from dualqml.data import Database, DatabaseError
+
+
+def make(**changes):
+    fields = {
+        "name": "made up",
+        "images": np.full((3, 2, 4), 255, dtype=np.uint8),
+        "labels": np.array(["Zoë Ann", "b", "Zoë Ann"]),
+        "citation": "",
+        "terms": "",
+    }
+    return Database(**(fields | changes))
+
+
+def test_codes_number_the_sorted_subjects():
+    database = make()
+    assert database.subjects.tolist() == ["Zoë Ann", "b"]
+    assert database.codes.tolist() == [0, 1, 0]
+    assert database.codes.dtype == np.int64
+    assert (database.subjects[database.codes] == database.labels).all()
+
+
+def test_rows_are_images_from_zero_to_one():
+    assert make().rows.shape == (3, 8)
+    assert make().rows.max() == 1.0
+
+
+def test_optional_fields_are_absent_by_default():
+    database = make()
+    assert database.visits is None
+    assert database.views is None
+    assert database.skipped == ()
+
+
+@pytest.mark.parametrize("field", ["labels", "visits", "views"])
+def test_every_image_needs_one_value(field):
+    with pytest.raises(DatabaseError, match=f"3 images and {field} of shape"):
+        make(**{field: np.array([1, 2])})
+
+
+@pytest.mark.parametrize(
+    "images", [np.zeros((3, 8), dtype=np.uint8), np.zeros((3, 2, 4))]
+)
+def test_images_are_three_dimensional_and_of_8_bits(images):
+    with pytest.raises(DualQMLError, match="must be 8-bit"):
+        make(images=images)
+
+
+def test_a_database_does_not_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        make().name = "other"
