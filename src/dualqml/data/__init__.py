@@ -9,17 +9,12 @@ from dualqml.data.database import Database, DatabaseError
 from dualqml.data.feret import load_feret
 from dualqml.data.folder import load_folder
 from dualqml.data.frgc import load_frgc
+from dualqml.data.geometry import align_eyes, crop, resize, to_grey
 from dualqml.data.iitd_ear import load_iitd_ear
 from dualqml.data.orl import load_orl
+from dualqml.data.photometry import PhotometricNormaliser
 from dualqml.data.pie import load_pie
 from dualqml.data.polyu_palm import load_polyu_palm
-from dualqml.data.preprocessing import (
-    PhotometricNormaliser,
-    align_eyes,
-    crop,
-    resize,
-    to_grey,
-)
 from dualqml.data.registry import DATABASES, DatabaseInfo, load_database
 
 __all__ = [

@@ -1,183 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is done to images before any method sees them.
-
-Light is taken out of rows of pixels by a transformer, as a step of a pipeline.
-Images are made grey, cut, aligned and resized by functions, once, before they
-become rows.
-"""
+"""Images made grey, cut, aligned and resized, once, before they become rows."""
 
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import affine_transform, gaussian_filter
-from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import validate_data
 
 from dualqml.core.arrays import Array
-from dualqml.extractors._compat import StrOptions
-from dualqml.extractors._images import ImageShape, resolved_shape
-from dualqml.extractors._neighbours import unit_rows
-
-Photometry = Literal["unit-norm", "z-score", "equalise", "tan-triggs", "none"]
+from dualqml.extractors._images import ImageShape
 
 #: Weights of red, green and blue in grey (ITU-R BT.601).
 _LUMA = (0.299, 0.587, 0.114)
 
-#: Tan and Triggs: power of the pixels, blurs in pixels, and power and largest
-#: value of the contrast.
-_GAMMA = 0.2
-_INNER_BLUR, _OUTER_BLUR = 1.0, 2.0
-_ALPHA, _TAU = 0.1, 10.0
-
 #: Zeros of the Lanczos filter on each side.
 _LOBES = 3
 
-#: Bytes of temporaries held at a time, and how many a pixel needs.
-_TEMPORARY_BYTES = 30_000_000
-_BYTES_PER_PIXEL = 48
-
 Images = NDArray[Any]
 Point = tuple[float, float]
-
-
-class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Make images of the same thing under different light more alike.
-
-    Every image is changed by itself: nothing is learned from the training set.
-    An image without contrast becomes zeros.
-
-    Parameters
-    ----------
-    method : str, default="unit-norm"
-        What is done to an image:
-
-        - "unit-norm": its mean is subtracted, and it is scaled to unit norm;
-        - "z-score": its mean is subtracted, and it is scaled to unit variance;
-        - "equalise": every pixel is replaced by the share of pixels that are
-          not brighter, stretched to the range from 0 to 1;
-        - "tan-triggs": gamma correction, difference of Gaussians and
-          equalisation of contrast [1]_, for images that are not negative;
-        - "none": nothing.
-    image_shape : tuple of int, default=None
-        Height and width of the images in the rows of X, for "tan-triggs". None
-        means square images if the number of features is a square, else one row.
-
-    Attributes
-    ----------
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
-
-    Notes
-    -----
-    No method but "none" depends on the scale of the pixels. "tan-triggs" does
-    depend on where black is: it is zero.
-
-    References
-    ----------
-    .. [1] X. Tan, B. Triggs, "Enhanced local texture feature sets for face
-       recognition under difficult lighting conditions", IEEE Transactions on
-       Image Processing, 2010.
-
-    Examples
-    --------
-    >>> from dualqml.data.preprocessing import PhotometricNormaliser
-    >>> PhotometricNormaliser(method="equalise").fit_transform([[7.0, 9.0, 8.0]])
-    array([[0. , 1. , 0.5]])
-    """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "method": [StrOptions(set(get_args(Photometry)))],
-        "image_shape": [tuple, list, None],
-    }
-
-    def __init__(
-        self,
-        *,
-        method: Photometry = "unit-norm",
-        image_shape: ImageShape | None = None,
-    ) -> None:
-        self.method = method
-        self.image_shape = image_shape
-
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Check the parameters and the shape of the images.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Images, one a row.
-        y : None
-            Not used.
-
-        Returns
-        -------
-        self : object
-            The same estimator.
-        """
-        self._checked(X, reset=True)
-        return self
-
-    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Normalise images.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Images, one a row.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            Normalised images; single precision where X is.
-        """
-        data, shape = self._checked(X, reset=False)
-        return _normalised(data, self.method, shape)
-
-    def _checked(
-        self, X: ArrayLike, *, reset: bool
-    ) -> tuple[NDArray[np.floating], ImageShape]:
-        self._validate_params()
-        data = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset)
-        if self.method == "tan-triggs" and data.min() < 0.0:
-            raise ValueError(
-                "Negative values in data passed to method='tan-triggs', which takes "
-                f"black for zero: the least is {data.min():g}. Do not centre before."
-            )
-        return data, resolved_shape(self.image_shape, data.shape[1])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.input_tags.positive_only = self.method == "tan-triggs"
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-
-def _normalised(
-    X: NDArray[np.floating], method: Photometry, shape: ImageShape
-) -> NDArray[np.floating]:
-    """Normalised images, in memory bounded but for the result."""
-    if method == "none":
-        return X
-    out = np.empty_like(X)
-    step = max(1, _TEMPORARY_BYTES // (_BYTES_PER_PIXEL * X.shape[1]))
-    for first in range(0, X.shape[0], step):
-        rows = slice(first, first + step)
-        pixels = _at_unit_scale(X[rows].astype(np.float64))
-        if method == "equalise":
-            out[rows] = _equalised(pixels)
-        elif method == "tan-triggs":
-            out[rows] = _tan_triggs(pixels, shape)
-        else:
-            out[rows] = unit_rows(_centred(pixels))
-            if method == "z-score":
-                out[rows] *= np.sqrt(X.shape[1])
-    return out
 
 
 def to_grey(images: ArrayLike) -> Images:
@@ -196,7 +37,7 @@ def to_grey(images: ArrayLike) -> Images:
     Examples
     --------
     >>> import numpy as np
-    >>> from dualqml.data.preprocessing import to_grey
+    >>> from dualqml.data import to_grey
     >>> to_grey(np.array([[[255, 0, 0], [255, 255, 255]]], dtype=np.uint8))
     array([[ 76, 255]], dtype=uint8)
     """
@@ -228,7 +69,7 @@ def crop(images: ArrayLike, box: tuple[int, int, int, int]) -> Images:
     Examples
     --------
     >>> import numpy as np
-    >>> from dualqml.data.preprocessing import crop
+    >>> from dualqml.data import crop
     >>> crop(np.zeros((5, 112, 92)), (10, 6, 102, 86)).shape
     (5, 92, 80)
     """
@@ -264,7 +105,7 @@ def resize(images: ArrayLike, size: ImageShape) -> Images:
     Examples
     --------
     >>> import numpy as np
-    >>> from dualqml.data.preprocessing import resize
+    >>> from dualqml.data import resize
     >>> resize(np.full((5, 112, 92), 7, dtype=np.uint8), (32, 32)).shape
     (5, 32, 32)
     """
@@ -315,7 +156,7 @@ def align_eyes(
     Examples
     --------
     >>> import numpy as np
-    >>> from dualqml.data.preprocessing import align_eyes
+    >>> from dualqml.data import align_eyes
     >>> face = np.random.default_rng(0).random((112, 92))
     >>> align_eyes(face, (50.2, 30.1), (46.0, 61.5), size=(32, 32)).shape
     (32, 32)
@@ -357,42 +198,6 @@ def align_eyes(
         mode="nearest",
     )
     return _as_type_of(original, aligned)
-
-
-def _centred(X: Array) -> Array:
-    # Relative to its first pixel, an image without contrast is exactly zero.
-    relative = X - X[:, :1]
-    return np.asarray(relative - relative.mean(axis=1, keepdims=True))
-
-
-def _equalised(X: Array) -> Array:
-    not_brighter = rankdata(X, method="max", axis=1)
-    darkest = not_brighter.min(axis=1, keepdims=True)
-    # All are the darkest where there is no contrast.
-    levels = np.maximum(X.shape[1] - darkest, 1.0)
-    return np.asarray((not_brighter - darkest) / levels)
-
-
-def _tan_triggs(X: Array, shape: ImageShape) -> Array:
-    powers = np.power(X, _GAMMA)
-    images = (powers - powers[:, :1]).reshape(-1, *shape)
-    inner, outer = (
-        gaussian_filter(images, (0.0, blur, blur), mode="nearest")
-        for blur in (_INNER_BLUR, _OUTER_BLUR)
-    )
-    contrast = (inner - outer).reshape(X.shape)
-    for largest in (np.inf, _TAU):
-        powers = np.minimum(np.abs(contrast), largest) ** _ALPHA
-        level = powers.mean(axis=1, keepdims=True) ** (1.0 / _ALPHA)
-        contrast /= np.where(level > 0.0, level, 1.0)
-    return np.asarray(_TAU * np.tanh(contrast / _TAU))
-
-
-def _at_unit_scale(X: Array) -> Array:
-    # No result depends on the scale, but squares could overflow or vanish. By
-    # powers of two nothing is rounded.
-    _, exponent = np.frexp(np.abs(X).max(axis=1, keepdims=True))
-    return np.asarray(np.ldexp(X, -exponent))
 
 
 def _lanczos_matrix(n_old: int, n_new: int) -> Array:
