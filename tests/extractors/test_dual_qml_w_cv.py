@@ -242,8 +242,6 @@ def test_other_widths_are_tried_about_the_choice():
     else:
         chosen = (16.0, first.best_rho_)
     assert (model.best_width_, model.best_rho_) == chosen
-    backward = DualQMLWCV(rhos=rhos, lams=LAMS, widths=(0.2, 16.0)).fit(X, y)
-    assert {model.best_width_, backward.best_width_} <= {0.2, 16.0}
 
 
 def test_the_order_of_the_grids_is_that_of_the_losses():

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from dualqml.core.arrays import Array
 from dualqml.extractors._compat import StrOptions
-from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._images import ImageShape, at_unit_scale, resolved_shape
 from dualqml.extractors._neighbours import unit_rows
 
 Photometry = Literal["unit-norm", "z-score", "equalise", "tan-triggs", "none"]
@@ -153,7 +153,7 @@ def _normalised(
     step = max(1, _TEMPORARY_BYTES // (_BYTES_PER_PIXEL * X.shape[1]))
     for first in range(0, X.shape[0], step):
         rows = slice(first, first + step)
-        pixels = _at_unit_scale(X[rows].astype(np.float64))
+        pixels = at_unit_scale(X[rows].astype(np.float64))
         if method == "equalise":
             out[rows] = _equalised(pixels)
         elif method == "tan-triggs":
@@ -192,10 +192,3 @@ def _tan_triggs(X: Array, shape: ImageShape) -> Array:
         level = powers.mean(axis=1, keepdims=True) ** (1.0 / _ALPHA)
         contrast /= np.where(level > 0.0, level, 1.0)
     return np.asarray(_TAU * np.tanh(contrast / _TAU))
-
-
-def _at_unit_scale(X: Array) -> Array:
-    # No result depends on the scale, but squares could overflow or vanish. By
-    # powers of two nothing is rounded.
-    _, exponent = np.frexp(np.abs(X).max(axis=1, keepdims=True))
-    return np.asarray(np.ldexp(X, -exponent))

@@ -3,6 +3,10 @@
 
 from math import isqrt
 
+import numpy as np
+
+from dualqml.core.arrays import Array
+
 ImageShape = tuple[int, int]
 
 
@@ -38,3 +42,13 @@ def resolved_shape(image_shape: ImageShape | None, n_features: int) -> ImageShap
             "that were flattened into the rows of X."
         )
     return int(height), int(width)
+
+
+def at_unit_scale(X: Array) -> Array:
+    """Rows divided by a power of two so that their largest value is about 1.
+
+    For results that do not depend on the scale, but whose squares could
+    overflow or vanish. By powers of two nothing is rounded.
+    """
+    _, exponent = np.frexp(np.abs(X).max(axis=1, keepdims=True))
+    return np.asarray(np.ldexp(X, -exponent))
