@@ -11,13 +11,15 @@ setup: $(READY)
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[sdp,plot,demo,dev]"
+	$(BIN)/python -m pip install --quiet --editable ".[sdp,demo,dev]"
 	touch $@
 
 demo: $(READY)
-	$(BIN)/python examples/orl_faces.py
+	$(BIN)/dualqml reproduce -m 2,4,6,8 --repeats 10 --out demo-results --resume
 
+# The report is opened in a real browser by a test.
 test: lint
+	sh scripts/install-browser.sh
 	$(BIN)/python -m pytest -n 2
 
 lint: $(READY)
@@ -42,4 +44,4 @@ test-oldest:
 	.venv-oldest/bin/python -m pytest -q -m "not realdata" tests/extractors tests/core
 
 clean:
-	rm -rf $(VENV) .venv-oldest docs/_build docs/api/generated
+	rm -rf $(VENV) .venv-oldest demo-results docs/_build docs/api/generated

@@ -55,3 +55,17 @@ def test_examples_of_the_lead_run():
     printed = output_of(examples("docs/lead.md"))
     pixels, local = (float(e) for e in re.findall(r"([\d.]+) % errors", printed))
     assert local < 10.0 < pixels < 20.0
+
+
+def test_examples_of_the_experiments_run():
+    pytest.importorskip("PIL")
+    printed = output_of(examples("docs/experiments.md"))
+    errors = [float(e) for e in re.findall(r"([\d.]+) % errors", printed)]
+    assert len(errors) == 2
+    assert max(errors) < 25.0
+    assert printed.endswith("2 paired splits\n")
+
+
+def test_examples_of_the_data_page_run():
+    pytest.importorskip("PIL")
+    assert output_of(examples("docs/data.md")) == "(400, 32, 32) 40 people\n"

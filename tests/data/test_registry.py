@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from dualqml.data import DATABASES, DatabaseError, load_database
+from dualqml.data import DATABASES, DatabaseError, load_database, locate
 
 
 def test_known_databases():
@@ -80,3 +80,35 @@ def test_unknown_name_lists_the_known_ones(tmp_path, name):
     (tmp_path / "notes.txt").touch()
     with pytest.raises(DatabaseError, match=r"neither a folder .*\(ar, pie, feret"):
         load_database(tmp_path / name)
+
+
+def save_archive(path, n_people=3):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (2 * n_people, 8, 8), dtype=np.uint8)
+    np.savez(path, images=images, labels=np.repeat(np.arange(n_people), 2))
+    return images
+
+
+def test_known_name_as_an_archive(tmp_path):
+    images = save_archive(tmp_path / "ar.npz")
+    database = load_database("ar", tmp_path, on_error="skip")
+    assert database.name == "AR"
+    assert database.citation == DATABASES["ar"].citation
+    assert "research only" in database.terms
+    np.testing.assert_array_equal(database.images, images)
+
+
+def test_where_a_known_database_is_looked_for(tmp_path):
+    assert locate("ar", tmp_path) == tmp_path
+    savemat(tmp_path / "ar.mat", {"fea": np.ones((2, 1024)), "gnd": np.arange(2)})
+    assert locate("ar", tmp_path) == tmp_path / "ar.mat"
+    save_archive(tmp_path / "ar.npz")
+    assert locate("ar", tmp_path) == tmp_path / "ar.npz"
+    (tmp_path / "ar").mkdir()
+    assert locate("ar", tmp_path) == tmp_path / "ar"
+
+
+def test_a_folder_with_the_name_of_a_file(tmp_path):
+    (tmp_path / "mine.csv").mkdir()
+    with pytest.raises(DatabaseError, match="No images"):
+        load_database(tmp_path / "mine.csv")

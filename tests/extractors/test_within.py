@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import eigh
 from scipy.spatial.distance import cdist, pdist
 
 from dualqml.core import DualQMLError
@@ -13,6 +14,7 @@ from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors._within import (
     KernelGeometry,
     LinearGeometry,
+    _low_rank_eigh,
     within_spectrum,
 )
 from tests.problems import make_data
@@ -352,3 +354,17 @@ def test_another_width_is_that_of_a_fresh_geometry():
         np.testing.assert_allclose(
             one.training @ one.training.T, other.training @ other.training.T, atol=1e-9
         )
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 4, 9])
+def test_a_low_factor_has_the_eigenvalues_of_the_whole_problem(n_rows):
+    rng = np.random.default_rng(n_rows)
+    factor, root = rng.normal(size=(n_rows, 9)), rng.normal(size=(9, 9))
+    prior = root @ root.T + np.eye(9)
+    variances, directions = _low_rank_eigh(factor, prior.copy())
+    scatter = factor.T @ factor
+    np.testing.assert_allclose(variances, eigh(scatter, prior)[0], atol=1e-10)
+    np.testing.assert_allclose(directions.T @ prior @ directions, np.eye(9), atol=1e-10)
+    np.testing.assert_allclose(
+        directions.T @ scatter @ directions, np.diag(variances), atol=1e-10
+    )

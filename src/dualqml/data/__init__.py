@@ -12,19 +12,28 @@ from dualqml.data.frgc import load_frgc
 from dualqml.data.geometry import align_eyes, crop, resize, to_grey
 from dualqml.data.iitd_ear import load_iitd_ear
 from dualqml.data.orl import load_orl
-from dualqml.data.photometry import PhotometricNormaliser
+from dualqml.data.photometry import PhotometricNormaliser, Photometry
 from dualqml.data.pie import load_pie
+from dualqml.data.pipeline_steps import Cropper, EyeAligner, GreyConverter, Resizer
 from dualqml.data.polyu_palm import load_polyu_palm
-from dualqml.data.registry import DATABASES, DatabaseInfo, load_database
+from dualqml.data.registry import DATABASES, DatabaseInfo, load_database, locate
+from dualqml.data.splits import Split, fixed_split, random_split, visit_split
 
 __all__ = [
     "DATABASES",
+    "Cropper",
     "Database",
     "DatabaseError",
     "DatabaseInfo",
+    "EyeAligner",
+    "GreyConverter",
     "PhotometricNormaliser",
+    "Photometry",
+    "Resizer",
+    "Split",
     "align_eyes",
     "crop",
+    "fixed_split",
     "load_ar",
     "load_casia_palm",
     "load_csv",
@@ -38,6 +47,9 @@ __all__ = [
     "load_orl",
     "load_pie",
     "load_polyu_palm",
+    "locate",
+    "random_split",
     "resize",
     "to_grey",
+    "visit_split",
 ]

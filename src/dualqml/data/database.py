@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What every reader returns, and the error that readers raise."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,3 +91,46 @@ class Database:
     def codes(self) -> NDArray[np.int64]:
         """The place of each image's subject in `subjects`, from 0."""
         return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
+
+    @property
+    def copies(self) -> dict[str, str]:
+        """Subjects whose images are pixel copies of an earlier subject's, and whose.
+
+        Widely shared files have such subjects by accident. No method can tell them
+        apart, and they flatter or spoil the error of all.
+        """
+        first: dict[tuple[bytes, ...], str] = {}
+        found = {}
+        for subject in self.subjects.tolist():
+            own = self.images[self.labels == subject]
+            key = tuple(sorted(image.tobytes() for image in own))
+            earlier = first.setdefault(key, subject)
+            if earlier != subject:
+                found[subject] = earlier
+        return found
+
+    def without_copies(self) -> Self:
+        """The database without the subjects in `copies`."""
+        copies = list(self.copies)
+        return self.subset(~np.isin(self.labels, copies)) if copies else self
+
+    def subset(self, rows: NDArray[Any]) -> Self:
+        """The images of some rows.
+
+        Parameters
+        ----------
+        rows : ndarray of int or bool
+            Which.
+
+        Returns
+        -------
+        Database
+            All else is kept.
+        """
+        return replace(
+            self,
+            images=self.images[rows],
+            labels=self.labels[rows],
+            visits=None if self.visits is None else self.visits[rows],
+            views=None if self.views is None else self.views[rows],
+        )

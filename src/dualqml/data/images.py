@@ -281,5 +281,5 @@ def pillow(name: str) -> Any:
         return importlib.import_module(f"PIL.{name}")
     except ImportError as error:
         raise MissingDependencyError(
-            "Image files are read with an optional package: install dualqml[demo]"
+            "Image files are read with an optional package: install dualqml[images]"
         ) from error

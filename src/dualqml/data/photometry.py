@@ -15,7 +15,9 @@ from dualqml.extractors._compat import StrOptions
 from dualqml.extractors._images import ImageShape, at_unit_scale, resolved_shape
 from dualqml.extractors._neighbours import unit_rows
 
-Photometry = Literal["unit-norm", "z-score", "equalise", "tan-triggs", "none"]
+Photometry = Literal[
+    "unit-norm", "mean-removed", "z-score", "equalise", "tan-triggs", "none"
+]
 
 #: Tan and Triggs: power of the pixels, blurs in pixels, and power and largest
 #: value of the contrast.
@@ -32,14 +34,16 @@ class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     """Make images of the same thing under different light more alike.
 
     Every image is changed by itself: nothing is learned from the training set.
-    An image without contrast becomes zeros.
+    An image without contrast becomes zeros, but for "unit-norm" and "none".
 
     Parameters
     ----------
     method : str, default="unit-norm"
         What is done to an image:
 
-        - "unit-norm": its mean is subtracted, and it is scaled to unit norm;
+        - "unit-norm": it is scaled to unit norm, as by scikit-learn's
+          `Normalizer`, whatever the range of its pixels;
+        - "mean-removed": its mean is subtracted, and it is scaled to unit norm;
         - "z-score": its mean is subtracted, and it is scaled to unit variance;
         - "equalise": every pixel is replaced by the share of pixels that are
           not brighter, stretched to the range from 0 to 1;
@@ -59,6 +63,10 @@ class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
 
     Notes
     -----
+    "unit-norm" takes out gain alone and is the default because it did best: on
+    seven databases it is level with or better than "mean-removed" for nearly all
+    methods, by most on changes of lighting.
+
     No method but "none" depends on the scale of the pixels. "tan-triggs" does
     depend on where black is: it is zero.
 
@@ -158,6 +166,8 @@ def _normalised(
             out[rows] = _equalised(pixels)
         elif method == "tan-triggs":
             out[rows] = _tan_triggs(pixels, shape)
+        elif method == "unit-norm":
+            out[rows] = unit_rows(pixels)
         else:
             out[rows] = unit_rows(_centred(pixels))
             if method == "z-score":

@@ -3,7 +3,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -87,9 +87,9 @@ def load_database(
         opened as ``./name``.
     root : path, optional
         Where a known database is: its folder, or the folder above one with its
-        name. ORL needs none.
+        name, or above its images as ``name.npz`` or ``name.mat``. ORL needs none.
     **options : dict
-        Passed to the reader.
+        Passed to the reader; ``on_error`` only to those that read single files.
 
     Returns
     -------
@@ -110,23 +110,61 @@ def load_database(
     info = DATABASES.get(name_or_path) if isinstance(name_or_path, str) else None
     if info is not None:
         if info.embedded:
+            options.pop("on_error", None)
             return info.loader(**options)
         if root is None:
             raise DatabaseError(
                 f"{info.title} does not come with dualqml: pass root, the folder where "
                 f"it is. Expected: {info.expects}. To get the data: {info.ask}."
             )
-        below = Path(root, info.name)
-        return info.loader(below if below.is_dir() else root, **options)
+        found = locate(info.name, root)
+        loader = _FILES.get(found.suffix.lower()) if found.is_file() else None
+        if loader is None:
+            return info.loader(found, **options)
+        options.pop("on_error", None)
+        return replace(
+            loader(found, **options),
+            name=info.title,
+            citation=info.citation,
+            terms=info.terms,
+        )
     path = Path(name_or_path)
     if root is not None:
         path = Path(root, path)
     if path.is_dir():
         return load_folder(path, **options)
     loader = _FILES.get(path.suffix.lower())
-    if loader is None or not path.exists():
+    if loader is None or not path.is_file():
         raise DatabaseError(
             f"{path} is neither a folder nor a .csv, .npz or .mat file, nor the name "
             f"of a known database ({', '.join(DATABASES)})"
         )
+    if loader is not load_csv:
+        options.pop("on_error", None)
     return loader(path, **options)
+
+
+def locate(name: str, root: str | os.PathLike[str]) -> Path:
+    """Where a known database would be read from.
+
+    Parameters
+    ----------
+    name : str
+        A name in `DATABASES`.
+    root : path
+        Its folder, or the folder above it.
+
+    Returns
+    -------
+    Path
+        ``root/name`` if that is a folder, or ``root/name.npz`` or ``.mat`` if that
+        is a file, or else `root` itself.
+    """
+    below = Path(root, name)
+    if below.is_dir():
+        return below
+    for extension in (".npz", ".mat"):
+        file = below.with_suffix(extension)
+        if file.is_file():
+            return file
+    return Path(root)

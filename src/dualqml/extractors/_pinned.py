@@ -30,8 +30,6 @@ class ClassBlocks:
     ----------
     order : ndarray of shape (n_samples,)
         The permutation that sorts samples by class.
-    starts : ndarray of shape (n_classes,)
-        Where each class begins.
     index : ndarray of shape (n_classes, largest class)
         Sorted positions of the samples of each class, padded with zeros.
     real : ndarray of bool of shape (n_classes, largest class)
@@ -39,14 +37,13 @@ class ClassBlocks:
     """
 
     order: Index
-    starts: Index
     index: Index
     real: Mask
 
     @property
     def sorted_codes(self) -> Index:
         """Classes of the sorted samples."""
-        return np.repeat(np.arange(self.starts.size), self.real.sum(axis=1))
+        return np.repeat(np.arange(len(self.real)), self.real.sum(axis=1))
 
 
 def class_blocks(codes: Index, n_classes: int) -> ClassBlocks:
@@ -56,7 +53,7 @@ def class_blocks(codes: Index, n_classes: int) -> ClassBlocks:
     slots = np.arange(counts.max())
     real = slots < counts[:, None]
     index = np.where(real, starts[:, None] + slots, 0)
-    return ClassBlocks(np.argsort(codes, kind="stable"), starts, index, real)
+    return ClassBlocks(np.argsort(codes, kind="stable"), index, real)
 
 
 class PinnedFilters:
@@ -109,15 +106,14 @@ class PinnedFilters:
         n_train = self.gram.shape[0]
         factor, _ = dpotrf(self._shifted(lam), lower=1, overwrite_a=1)
         lower, _ = dpotri(factor, lower=1, overwrite_c=1)
-        inverse = lower + lower.T
+        inverse = lower.T + lower
         inverse[np.diag_indices(n_train)] /= 2.0
         # B = I - (G + I/lam)^-1 / lam, of which only diagonal blocks are needed.
         index = self.blocks.index
         own = inverse[index[:, :, None], index[:, None, :]]
         weight = self._weights(np.eye(index.shape[1]) - own / lam)
-        # Each sample belongs to one filter: sums over classes replace a product.
-        solved = np.add.reduceat(inverse * weight, self.blocks.starts, axis=1)
-        training = -solved / lam
+        solved = self._class_sums(weight, inverse).T
+        training = solved / -lam
         training[np.arange(n_train), self.blocks.sorted_codes] += weight
         return training, self.cross @ solved
 
@@ -127,9 +123,21 @@ class PinnedFilters:
         T = solve_triangular(factor, self.Z.T, lower=True).T
         own = T[self.blocks.index]
         weight = self._weights(own @ own.transpose(0, 2, 1))
-        filters = np.add.reduceat(weight[:, None] * T, self.blocks.starts, axis=0)
+        filters = self._class_sums(weight, T)
         probes = solve_triangular(factor, self.probes.T, lower=True).T
         return T @ filters.T, probes @ filters.T
+
+    def _class_sums(self, weight: Array, rows: Array) -> Array:
+        """Weighted sums of the rows of each class.
+
+        Each sample belongs to one filter, so sums over classes replace a product.
+        """
+        index = self.blocks.index
+        padded = np.where(self.blocks.real, weight[index], 0.0)
+        total = padded[:, 0, None] * rows[index[:, 0]]
+        for slot in range(1, index.shape[1]):
+            total += padded[:, slot, None] * rows[index[:, slot]]
+        return np.asarray(total)
 
     def _shifted(self, lam: float) -> Array:
         # Symmetric: the transpose is the same matrix in LAPACK's order.

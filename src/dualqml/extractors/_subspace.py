@@ -115,6 +115,41 @@ def within_deviations(Z: Array, codes: Index) -> Array:
     return np.asarray(Z - means[codes])
 
 
+def within_contrasts(Z: Array, codes: Index) -> Array:
+    """As few rows as there can be with the scatter of the within-class deviations.
+
+    Of a class of q samples the q - 1 Helmert contrasts: each sample against the
+    mean of those before it.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_samples, d)
+        Samples.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
+
+    Returns
+    -------
+    ndarray of shape (n_samples - n_classes, d)
+        Rows H with ``H'H`` the sum of the outer products of the deviations.
+    """
+    order = np.argsort(codes, kind="stable")
+    ordered, own = Z[order], codes[order]
+    is_first = np.concatenate([[True], own[1:] != own[:-1]])
+    first = np.flatnonzero(is_first)
+    place = np.arange(own.size) - np.repeat(first, np.diff(np.append(first, own.size)))
+    contrasts = np.empty((own.size - first.size, Z.shape[1]))
+    row_of = np.cumsum(~is_first) - 1
+    before = np.zeros_like(ordered)
+    for k in range(1, int(place.max()) + 1):
+        rows = np.flatnonzero(place == k)
+        # The sum of the first k samples of each class that has more.
+        before[rows] = before[rows - 1] + ordered[rows - 1]
+        scale = 1.0 / np.sqrt(k * (k + 1.0))
+        contrasts[row_of[rows]] = scale * (before[rows] - k * ordered[rows])
+    return contrasts
+
+
 def shrunk(S: Array, shrinkage: float) -> Array:
     """S with `shrinkage` times its mean diagonal element added to the diagonal."""
     size = S.shape[0]

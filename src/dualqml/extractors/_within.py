@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import cholesky, eigh, qr, solve_triangular
 from scipy.linalg.lapack import dpocon, dpotrf, dtrtri
 
 from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._kernels import CentredKernel, centred_kernel
 from dualqml.extractors._neighbours import unit_rows
-from dualqml.extractors._subspace import span_pca, within_deviations
+from dualqml.extractors._subspace import span_pca, within_contrasts
 
 Kernel = Literal["rbf", "linear"]
 
@@ -163,9 +163,15 @@ class KernelGeometry:
             training, projector = _kernel_coordinates(values)
             rows = np.setdiff1d(np.arange(n_samples), train)
             held_out = np.ix_(rows, train)
-            for slope, weight in zip(self._slopes, self._weights, strict=True):
-                change = slope[held_out] * self.values[held_out]
-                motion -= weight * (change.T @ change)
+            own = self.values[held_out]
+            changes = [
+                (np.sqrt(weight) * own) * slope[held_out]
+                for slope, weight in zip(self._slopes, self._weights, strict=True)
+            ]
+            if changes:
+                # All motions in one product.
+                stacked = np.concatenate(changes)
+                motion -= stacked.T @ stacked
         scatter = None
         if self._slopes:
             scatter = projector.T @ (_doubly_centred(motion) @ projector)
@@ -219,21 +225,47 @@ def within_spectrum(placement: Placement, codes: Index, kappa: float) -> WithinS
     """
     A = placement.training
     size = A.shape[1]
-    deviations = within_deviations(A, codes)
-    within = deviations.T @ deviations
-    # Means of equal rows are not exact.
-    if np.trace(within) <= 1e-20 * np.einsum("ij,ij->", A, A):
-        within = np.zeros_like(within)
-    within = _at_unit_trace(within)
+    contrasts = within_contrasts(A, codes)
+    total = float(np.vdot(contrasts, contrasts))
+    # Differences of equal rows are not exact.
+    if total <= 1e-20 * np.einsum("ij,ij->", A, A):
+        contrasts, total = contrasts[:0], 1.0
+    contrasts /= np.sqrt(total)
     if placement.tangent_scatter is None or kappa == 0.0:
-        variances, directions = np.linalg.eigh(size * within)
+        variances, directions = np.linalg.eigh(size * (contrasts.T @ contrasts))
         directions *= np.sqrt(size)
     else:
         prior = kappa * placement.tangent_scatter
         # kappa = 1 leaves motions that no sample shows without a prior.
         prior[np.diag_indices(size)] += max(1.0 - kappa, 1e-6) / size
-        variances, directions = eigh(within, prior, overwrite_a=True, overwrite_b=True)
+        if 2 * len(contrasts) <= size:
+            variances, directions = _low_rank_eigh(contrasts, prior)
+        else:
+            variances, directions = eigh(
+                contrasts.T @ contrasts, prior, overwrite_a=True, overwrite_b=True
+            )
     return WithinSpectrum(np.maximum(variances, 0.0), directions)
+
+
+def _low_rank_eigh(factor: Array, prior: Array) -> tuple[Array, Array]:
+    """Generalised eigenproblem of F'F relative to the prior, for a low F.
+
+    With few samples a class, most directions have no variance within classes, and
+    any basis of them serves: a QR factorisation of the rows of F finds it, and the
+    eigenproblem that is left has the size of F's rows.
+    """
+    lower = cholesky(prior, lower=True, overwrite_a=True, check_finite=False)
+    rows = solve_triangular(lower, factor.T, lower=True, check_finite=False)
+    basis, triangle = qr(rows, overwrite_a=True, check_finite=False)
+    rank = len(factor)
+    triangle = triangle[:rank]
+    variances, vectors = np.linalg.eigh(triangle @ triangle.T)
+    # Rising order: the directions without variance come first.
+    ordered = np.concatenate([basis[:, rank:], basis[:, :rank] @ vectors], axis=1)
+    directions = solve_triangular(
+        lower, ordered, lower=True, trans="T", check_finite=False
+    )
+    return np.concatenate([np.zeros(len(prior) - rank), variances]), directions
 
 
 def _kernel_coordinates(values: Array) -> tuple[Array, Array]:

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How good recognition is, from scores alone, in the terms of ISO/IEC 19795-1."""
+
+from dualqml.evaluation._scores import ScoreError
+from dualqml.evaluation.cmc import CMCDisplay, cmc_curve, true_ranks
+from dualqml.evaluation.displays import (
+    DETDisplay,
+    OpenSetDisplay,
+    ROCDisplay,
+    ScoreHistogramDisplay,
+)
+from dualqml.evaluation.failures import (
+    FailureCounts,
+    GeneralisedRates,
+    count_failures,
+    generalised_rates,
+)
+from dualqml.evaluation.identification import (
+    OpenSetCurve,
+    OpenSetPoint,
+    fnir_at_fpir,
+    fnir_at_fpir_by_acceptance,
+    open_set_curve,
+    open_set_curve_by_acceptance,
+)
+from dualqml.evaluation.intervals import (
+    Interval,
+    binomial_interval,
+    bootstrap_interval,
+    rule_of_three,
+)
+from dualqml.evaluation.verification import (
+    ErrorCurve,
+    OperatingPoint,
+    equal_error_rate,
+    error_curve,
+    fnmr_at_fmr,
+    rates_at_threshold,
+)
+
+__all__ = [
+    "CMCDisplay",
+    "DETDisplay",
+    "ErrorCurve",
+    "FailureCounts",
+    "GeneralisedRates",
+    "Interval",
+    "OpenSetCurve",
+    "OpenSetDisplay",
+    "OpenSetPoint",
+    "OperatingPoint",
+    "ROCDisplay",
+    "ScoreError",
+    "ScoreHistogramDisplay",
+    "binomial_interval",
+    "bootstrap_interval",
+    "cmc_curve",
+    "count_failures",
+    "equal_error_rate",
+    "error_curve",
+    "fnir_at_fpir",
+    "fnir_at_fpir_by_acceptance",
+    "fnmr_at_fmr",
+    "generalised_rates",
+    "open_set_curve",
+    "open_set_curve_by_acceptance",
+    "rates_at_threshold",
+    "rule_of_three",
+    "true_ranks",
+]

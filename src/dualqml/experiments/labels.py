@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What tables, plots and reports call databases and settings."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from dualqml.data import DATABASES
+from dualqml.experiments.protocol import paper_name
+from dualqml.experiments.results import TUNED, Setting
+
+
+def record_key(setting: Setting, row: str) -> tuple[str, int, str, str, str, bool]:
+    """Database, m, protocol, photometry, method and whether it is tuned, for CSV."""
+    method = row.removesuffix(TUNED)
+    return (*setting[:4], method, method != row)
+
+
+def database_label(database: str) -> str:
+    """What readers know a database by.
+
+    Parameters
+    ----------
+    database : str
+        The name that results carry.
+
+    Returns
+    -------
+    str
+        The paper's name or that of the registry, a variant in parentheses; names
+        of other databases as they are, without characters that cannot be printed.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.labels import database_label
+    >>> database_label("feret:distinct"), database_label("orl"), database_label("mine")
+    ('FERET (distinct)', 'ORL', 'mine')
+    """
+    base, _, variant = database.partition(":")
+    known = paper_name(database)
+    if known is None and base in DATABASES:
+        known = DATABASES[base].title
+    if known is None:
+        return printable(database)
+    return f"{known} ({printable(variant)})" if variant else known
+
+
+def size_label(setting: Setting) -> str:
+    """Training images of each subject, or how images are divided without them."""
+    return f"m = {setting.m}" if setting.m else f"{setting.protocol} split"
+
+
+def what_differs(settings: Iterable[Setting]) -> tuple[str, ...]:
+    """What keeps settings apart beside the database and m.
+
+    Parameters
+    ----------
+    settings : iterable of Setting
+        Those that are shown together.
+
+    Returns
+    -------
+    tuple of str
+        Of protocol, photometry, seed, data and split those that are not the same
+        for all. Different databases have different data and splits; only two under
+        one name count. A protocol without m is said instead of it.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.labels import variant_label, what_differs
+    >>> from dualqml.experiments.results import Setting
+    >>> one = Setting("ar", 2, "random", "unit-norm", 0, "f00d")
+    >>> two = one._replace(m=4, seed=1)
+    >>> what_differs([one, two])
+    ('seed',)
+    >>> variant_label(two, ["seed"])
+    'seed 1'
+    """
+    settings = list(settings)
+    found = []
+    if len({setting.protocol for setting in settings if setting.m}) > 1:
+        found.append("protocol")
+    for name in ("photometry", "seed"):
+        if len({getattr(setting, name) for setting in settings}) > 1:
+            found.append(name)
+    data, splits = defaultdict(set), defaultdict(set)
+    for setting in settings:
+        data[setting.database].add(setting.data)
+        if setting.split:
+            key = setting.database, setting.data, setting.protocol
+            splits[key].add(setting.split)
+    if any(len(prints) > 1 for prints in data.values()):
+        found.append("data")
+    if any(len(prints) > 1 for prints in splits.values()):
+        found.append("split")
+    return tuple(found)
+
+
+def variant_label(setting: Setting, names: Iterable[str]) -> str:
+    """The named fields of a setting, in words."""
+    words = {
+        "protocol": f"{setting.protocol} split",
+        "photometry": f"photometry {setting.photometry}",
+        "seed": f"seed {setting.seed}",
+        "data": f"data {setting.data[:8]}",
+        "split": f"split {setting.split[:8]}",
+    }
+    names = [name for name in names if name != "protocol" or setting.m]
+    names = [name for name in names if name != "split" or setting.split]
+    return printable(", ".join(words[name] for name in names))
+
+
+def setting_label(setting: Setting, differing: Iterable[str] = ()) -> str:
+    """A setting in words.
+
+    Parameters
+    ----------
+    setting : Setting
+        Which one.
+    differing : iterable of str
+        What has to be said beside the database and m; see `what_differs`.
+
+    Returns
+    -------
+    str
+        For example "AR, m = 2, seed 1".
+    """
+    parts = (
+        database_label(setting.database),
+        size_label(setting),
+        variant_label(setting, differing),
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def common_label(settings: Sequence[Setting]) -> str:
+    """What is the same for all settings, in words; empty if there are none."""
+    if not settings:
+        return ""
+    first = settings[0]
+    words = {
+        "protocol": f"{first.protocol} splits",
+        "photometry": f"photometry {first.photometry}",
+        "seed": f"seed {first.seed}",
+    }
+    same = [n for n in words if len({getattr(s, n) for s in settings}) == 1]
+    return printable(", ".join(words[name] for name in same))
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words with commas and a final "and".
+
+    Examples
+    --------
+    >>> from dualqml.experiments.labels import listed
+    >>> listed(["AR", "PIE", "ORL"])
+    'AR, PIE and ORL'
+    """
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
+def printable(text: str) -> str:
+    """Text in one line, with a mark for each character that cannot be printed."""
+    return "".join(
+        char
+        if char.isprintable()
+        else " "
+        if char.isspace()
+        else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The folder of an experiment: results, settings, tables and report."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualqml.data import DATABASES, Database, load_database
+from dualqml.experiments.comparisons import comparison_table
+from dualqml.experiments.files import write_text
+from dualqml.experiments.rendering import to_latex, to_markdown
+from dualqml.experiments.report import write_report
+from dualqml.experiments.results import Results, StoreError
+from dualqml.experiments.store import read_results
+from dualqml.experiments.tables import error_csv, paper_tables, time_table
+
+RESULTS_FILE = "results.jsonl"
+SETTINGS_FILE = "experiment.json"
+REPORT_FILE = "report.html"
+TABLES_FOLDER = "tables"
+
+#: People shown of a database that may be shown.
+_N_FACES = 10
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written.
+
+    Attributes
+    ----------
+    report, tables : Path
+        The report, and the folder of the tables.
+    text : str
+        The tables in Markdown.
+    summary : list of dict
+        The mean errors, one record a cell.
+    """
+
+    report: Path
+    tables: Path
+    text: str
+    summary: list[dict[str, Any]]
+
+
+def describe_databases(databases: Mapping[str, Database]) -> dict[str, Any]:
+    """What a report says of databases without having them.
+
+    Parameters
+    ----------
+    databases : dict of str to Database
+        The databases, by the names that results carry.
+
+    Returns
+    -------
+    dict
+        By name: title, citation, terms, numbers of subjects and images, files that
+        were skipped and subjects that are copies.
+    """
+    return {
+        name: {
+            "title": database.name,
+            "citation": database.citation,
+            "terms": database.terms,
+            "subjects": int(database.subjects.size),
+            "images": len(database.images),
+            # Names only: where they were is nobody's business.
+            "skipped": [Path(file).name for file in database.skipped],
+            "copies": len(database.copies),
+        }
+        for name, database in databases.items()
+    }
+
+
+def write_settings(folder: Path, *, command: str, databases: Mapping[str, Any]) -> None:
+    """Keep the command and the facts on databases; those of earlier runs stay.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the experiment.
+    command : str
+        The command that repeats the run.
+    databases : dict
+        From `describe_databases`.
+    """
+    settings = _read_settings(folder)
+    commands = [old for old in settings["commands"] if old != command] + [command]
+    facts = settings["databases"] | dict(databases)
+    text = json.dumps({"commands": commands, "databases": facts}, indent=2)
+    write_text(folder / SETTINGS_FILE, text + "\n")
+
+
+def write_output(folder: Path, *, with_paper: bool = False) -> Written:
+    """Write tables and report of the results in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the experiment.
+    with_paper : bool, default=False
+        Whether to show the paper's own figures beside ours.
+
+    Returns
+    -------
+    Written
+        Where they are, and the tables as text.
+
+    Raises
+    ------
+    StoreError
+        There are no results, or something cannot be written.
+    """
+    results = Results(read_results(folder / RESULTS_FILE))
+    if not results.by_unit:
+        raise StoreError(f"{folder} has no results yet")
+    settings = _read_settings(folder)
+    tables = [
+        *paper_tables(results, with_paper=with_paper),
+        comparison_table(results),
+        time_table(results, with_paper=with_paper),
+    ]
+    text = "\n\n".join(to_markdown(table) for table in tables) + "\n"
+    where = folder / TABLES_FOLDER
+    write_text(where / "tables.md", text)
+    write_text(where / "tables.tex", "\n\n".join(map(to_latex, tables)) + "\n")
+    write_text(where / "errors.csv", error_csv(results))
+    report = folder / REPORT_FILE
+    write_report(
+        results,
+        report,
+        with_paper=with_paper,
+        command="\n".join(settings["commands"]),
+        facts=settings["databases"],
+        faces=_faces(results),
+    )
+    return Written(report, where, text, _summary(results))
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    path = folder / SETTINGS_FILE
+    if not path.exists():
+        return {"commands": [], "databases": {}}
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(settings["commands"], list):
+            raise TypeError("commands are not a list")
+        if not isinstance(settings["databases"], dict):
+            raise TypeError("databases are not an object")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{path} cannot be read ({error!r}). Delete it: it has only what the "
+            "report says of databases."
+        ) from error
+    return dict(settings)
+
+
+def _faces(results: Results) -> dict[str, NDArray[np.uint8]]:
+    """One image of each of some people, of databases whose terms allow it."""
+    shown = {}
+    for name in results.databases:
+        info = DATABASES.get(name)
+        if info is not None and info.may_be_shown and info.embedded:
+            database = load_database(name)
+            _, first = np.unique(database.labels, return_index=True)
+            shown[name] = database.images[np.sort(first)[:_N_FACES]]
+    return shown
+
+
+def _summary(results: Results) -> list[dict[str, Any]]:
+    records = []
+    for setting in results.settings:
+        for row in results.rows:
+            errors = results.errors(setting, row)
+            if errors.size:
+                spread = float(errors.std(ddof=1)) if errors.size > 1 else None
+                records.append(
+                    {
+                        "database": setting.database,
+                        "m": setting.m,
+                        "protocol": setting.protocol,
+                        "photometry": setting.photometry,
+                        "method": row,
+                        "repeats": int(errors.size),
+                        "mean": float(errors.mean()),
+                        "std": spread,
+                    }
+                )
+    return records

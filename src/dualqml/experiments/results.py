@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Results of units, and what follows from many of them."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from dualqml.core import DualQMLError
+from dualqml.experiments.protocol import Unit, in_paper_order
+from dualqml.extractors.methods import METHODS
+
+#: Rows of the tables that are ours; all others are rivals.
+OURS = ("DualQML (max)", "DualQML", "DualQML-W")
+
+
+#: What the rows of tuned methods end in.
+TUNED = " (tuned)"
+
+
+class StoreError(DualQMLError, OSError):
+    """Results cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a unit.
+
+    Attributes
+    ----------
+    unit : Unit
+        Which one.
+    status : {"done", "failed"}
+        Whether it has an error rate.
+    reason : str
+        Why it failed.
+    error : float
+        Error rate in per cent; NaN if it failed.
+    n_subjects, n_train, n_test : int
+        Sizes of the split.
+    n_short : int
+        Subjects that had fewer than m training images.
+    identified : tuple of int
+        Test images whose true subject was among the first 1, 2, ... of the list.
+    fit_seconds, test_seconds : float
+        CPU time of the whole training, and of all tests, with one BLAS thread.
+    parameters : dict
+        What was chosen on the training set.
+    spectrum : dict
+        Of the quadratic methods in the first repetition: "ranks" of the matrices
+        and mean "eigenvalues" relative to the largest.
+    versions : dict
+        Versions of what computed it.
+    finished : str
+        When, in UTC.
+    """
+
+    unit: Unit
+    status: Literal["done", "failed"]
+    reason: str = ""
+    error: float = math.nan
+    n_subjects: int = 0
+    n_train: int = 0
+    n_test: int = 0
+    n_short: int = 0
+    identified: tuple[int, ...] = ()
+    fit_seconds: float = math.nan
+    test_seconds: float = math.nan
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    spectrum: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    finished: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat, ready for JSON; numbers that are missing are None."""
+        record = asdict(self)
+        record = record.pop("unit") | record
+        return {key: _without_nan(value) for key, value in record.items()}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Back from `as_dict`.
+
+        Raises
+        ------
+        StoreError
+            A field is missing, unknown or of another type.
+        """
+        values = dict(record)
+        try:
+            unit = Unit(**{f.name: values.pop(f.name) for f in fields(Unit)})
+            for name in ("error", "fit_seconds", "test_seconds"):
+                value = values[name]
+                values[name] = math.nan if value is None else float(value)
+            values["identified"] = tuple(int(k) for k in values["identified"])
+            result = cls(unit=unit, **values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"not a result: {error!r}") from error
+        wrong = [
+            name
+            for part in (unit, result)
+            for name, kind in _KINDS.items()
+            if not isinstance(getattr(part, name, kind()), kind)
+        ]
+        if result.status not in ("done", "failed"):
+            wrong.append("status")
+        if result.status == "done" and not math.isfinite(result.error):
+            wrong.append("error")
+        if wrong:
+            raise StoreError(f"not a result: {wrong[0]} is {record[wrong[0]]!r}")
+        return result
+
+
+#: Types of the fields of units and results, but for floats.
+_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("database", "data", "protocol", "method", "photometry"), str),
+    **dict.fromkeys(("split", "reason", "finished"), str),
+    **dict.fromkeys(("m", "seed", "repetition"), int),
+    **dict.fromkeys(("n_subjects", "n_train", "n_test", "n_short"), int),
+    **dict.fromkeys(("parameters", "spectrum", "versions"), dict),
+    "tuned": bool,
+}
+
+
+def _without_nan(value: Any) -> Any:
+    """None for NaN, at any depth: JSON has no NaN."""
+    if isinstance(value, Mapping):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def row_of(unit: Unit) -> str:
+    """The row of the tables that a unit belongs to."""
+    return unit.method + (TUNED if unit.tuned else "")
+
+
+class Setting(NamedTuple):
+    """What must be equal for errors to stand in one column of a table.
+
+    The split is that of a protocol without chance, else empty: repetitions of a
+    random one have each their own.
+    """
+
+    database: str
+    m: int
+    protocol: str
+    photometry: str
+    seed: int
+    data: str
+    split: str = ""
+
+    @classmethod
+    def of(cls, unit: Unit) -> Self:
+        """The setting that a unit belongs to."""
+        return cls(
+            unit.database,
+            unit.m,
+            unit.protocol,
+            unit.photometry,
+            unit.seed,
+            unit.data,
+            "" if unit.protocol == "random" else unit.split,
+        )
+
+
+class Comparison(NamedTuple):
+    """Two methods over the splits that both have.
+
+    Attributes
+    ----------
+    rival : str
+        The other method.
+    n_splits : int
+        Shared splits.
+    difference : float
+        Mean of our error less the rival's, in percentage points: negative is
+        better.
+    low, high : float
+        95 % interval of the mean over random splits of this database (Student's
+        t on paired differences). It says nothing of other people.
+    """
+
+    rival: str
+    n_splits: int
+    difference: float
+    low: float
+    high: float
+
+
+class Results:
+    """Results of many units, by setting and row of the tables.
+
+    Parameters
+    ----------
+    results : iterable of Result
+        In any order; of several with the same unit the last counts.
+    """
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self.by_unit = {result.unit: result for result in results}
+        self._cells: dict[Setting, dict[str, dict[int, Result]]] = {}
+        for result in self.by_unit.values():
+            unit = result.unit
+            rows = self._cells.setdefault(Setting.of(unit), {})
+            rows.setdefault(row_of(unit), {})[unit.repetition] = result
+
+    @property
+    def failed(self) -> list[Result]:
+        """The units that failed."""
+        return [r for r in self.by_unit.values() if r.status == "failed"]
+
+    @property
+    def databases(self) -> list[str]:
+        """Names of the databases, those of the paper first and in its order."""
+        return in_paper_order(sorted({setting.database for setting in self._cells}))
+
+    @property
+    def settings(self) -> list[Setting]:
+        """All columns, by database and training size."""
+        order = self.databases
+        return sorted(self._cells, key=lambda s: (order.index(s.database), *s[1:]))
+
+    @property
+    def rows(self) -> list[str]:
+        """All rows, in the paper's order, tuned ones after the plain ones."""
+        present = {row for cell in self._cells.values() for row in cell}
+        names = list(METHODS) + [name + TUNED for name in METHODS]
+        return [name for name in names if name in present]
+
+    def runs(self, setting: Setting, row: str) -> list[Result]:
+        """Finished repetitions of a row in a column, in order."""
+        runs = self._cells.get(setting, {}).get(row, {})
+        return [runs[r] for r in sorted(runs) if runs[r].status == "done"]
+
+    def errors(self, setting: Setting, row: str) -> NDArray[np.float64]:
+        """Error rates of `runs`."""
+        return np.array([run.error for run in self.runs(setting, row)])
+
+    def best_row(self, setting: Setting, rows: Iterable[str]) -> str | None:
+        """The row of the lowest mean error, the first if several are equal.
+
+        Of those with most repetitions: while an experiment runs, a lucky first
+        repetition must not make a row the best.
+        """
+        errors = {row: e for row in rows if (e := self.errors(setting, row)).size}
+        most = max((e.size for e in errors.values()), default=0)
+        means = {row: e.mean() for row, e in errors.items() if e.size == most}
+        return min(means, key=lambda row: means[row]) if means else None
+
+    def best_rival(self, setting: Setting) -> str | None:
+        """The best row that is not ours."""
+        return self.best_row(
+            setting, [row for row in self.rows if not row.startswith(OURS)]
+        )
+
+    def compare(self, setting: Setting, row: str, rival: str) -> Comparison | None:
+        """Paired difference of two rows; None without two shared splits."""
+        ours = {run.unit.repetition: run.error for run in self.runs(setting, row)}
+        theirs = {run.unit.repetition: run.error for run in self.runs(setting, rival)}
+        shared = [number for number in ours if number in theirs]
+        if len(shared) < 2:
+            return None
+        gaps = np.array([ours[number] - theirs[number] for number in shared])
+        mean = float(gaps.mean())
+        noise = float(gaps.std(ddof=1) / np.sqrt(gaps.size))
+        half = float(student.ppf(0.975, gaps.size - 1)) * noise
+        return Comparison(rival, gaps.size, mean, mean - half, mean + half)
+
+    def identification(self, setting: Setting, row: str) -> NDArray[np.float64]:
+        """Share of test images identified within rank 1, 2, ..., over all runs."""
+        runs = self.runs(setting, row)
+        if not runs:
+            return np.empty(0)
+        length = min(len(run.identified) for run in runs)
+        counts = np.array([run.identified[:length] for run in runs])
+        return np.asarray(counts.sum(axis=0) / sum(run.n_test for run in runs))

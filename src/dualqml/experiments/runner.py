@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Running an experiment: what is missing, in parallel, each result kept at once."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dualqml.core import DualQMLError
+from dualqml.data import Database
+from dualqml.experiments.protocol import Experiment, Protocol, Unit
+from dualqml.experiments.results import Result
+from dualqml.experiments.store import ResultStore
+from dualqml.experiments.worker import Laboratory
+
+
+class RunError(DualQMLError, RuntimeError):
+    """An experiment ended before all its units did."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an experiment is.
+
+    Attributes
+    ----------
+    done, failed, total : int
+        Units with a result (failed ones among them), failed units, all units.
+    remaining : float or None
+        Estimate of the seconds that are left, once there is something to judge by.
+    last : Result or None
+        The newest result.
+    """
+
+    done: int
+    failed: int
+    total: int
+    remaining: float | None = None
+    last: Result | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run did.
+
+    Attributes
+    ----------
+    results : list of Result
+        Of all units of the experiment that have one, new and old.
+    new : int
+        Units that were run now.
+    failed : list of Result
+        Units that failed.
+    interrupted : bool
+        Whether Ctrl-C ended it early.
+    """
+
+    results: list[Result]
+    new: int
+    failed: list[Result]
+    interrupted: bool
+
+
+def run_experiment(
+    experiment: Experiment,
+    store: ResultStore,
+    *,
+    n_jobs: int = 1,
+    retry_failed: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Run the units of an experiment that the store does not have yet.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What to run.
+    store : ResultStore
+        Where results go, open.
+    n_jobs : int, default=1
+        Processes; results do not depend on it.
+    retry_failed : bool, default=False
+        Whether to run units again that failed.
+    progress : callable, optional
+        Called with a `Progress` at the start and after every unit.
+
+    Returns
+    -------
+    Summary
+        What was done. Ctrl-C ends the run cleanly, with `interrupted` set.
+
+    Raises
+    ------
+    RunError
+        A worker process died.
+    StoreError
+        A result cannot be written.
+    """
+    units = experiment.units
+    planned = set(units)
+    known = {r.unit: r for r in store.results if r.unit in planned}
+    done = {
+        unit
+        for unit, result in known.items()
+        if result.status == "done" or not retry_failed
+    }
+    missing = [unit for unit in units if unit not in done]
+    clock = _Clock(missing)
+    n_failed = sum(known[unit].status == "failed" for unit in done)
+
+    def report(last: Result | None) -> None:
+        if progress is not None:
+            left = clock.remaining() if last else None
+            progress(Progress(len(done), n_failed, len(units), left, last))
+
+    report(None)
+    new, interrupted = 0, False
+    run = _in_turn if n_jobs == 1 else _in_parallel
+    results = run(experiment, missing, n_jobs)
+    try:
+        for result in results:
+            store.append(result)
+            known[result.unit] = result
+            done.add(result.unit)
+            new += 1
+            n_failed += result.status == "failed"
+            clock.tick(result)
+            report(result)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        results.close()
+    present = [known[unit] for unit in units if unit in known]
+    failed = [result for result in present if result.status == "failed"]
+    return Summary(present, new, failed, interrupted)
+
+
+def _in_turn(
+    experiment: Experiment, units: Sequence[Unit], n_jobs: int
+) -> Generator[Result, None, None]:
+    laboratory = Laboratory(experiment.databases, experiment.protocol)
+    for unit in units:
+        yield laboratory.run(unit)
+
+
+def _in_parallel(
+    experiment: Experiment, units: Sequence[Unit], n_jobs: int
+) -> Generator[Result, None, None]:
+    if not units:
+        return
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        max_workers=min(n_jobs, len(units)),
+        # Forking a process whose BLAS has threads can hang.
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(experiment.databases, experiment.protocol),
+    )
+    try:
+        queue = iter(units)
+        running: dict[Future[Result], Unit] = {}
+        while True:
+            # One waiting for each worker keeps them busy, and Ctrl-C quick.
+            for unit in queue:
+                with _interrupts_held():
+                    running[pool.submit(_run_in_worker, unit)] = unit
+                if len(running) >= 2 * n_jobs:
+                    break
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                unit = running.pop(future)
+                yield future.result()
+    except BrokenProcessPool as error:
+        raise RunError(
+            "A worker process died, perhaps for want of memory. Results so far are "
+            "kept; resume with fewer jobs."
+        ) from error
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        # Units in flight are given up: they would hold up Ctrl-C for minutes.
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold back Ctrl-C, also from processes that are started meanwhile.
+
+    A worker that it reached while starting would print a traceback.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_laboratory: Laboratory | None = None
+
+
+def _start_worker(databases: Mapping[str, Database], protocol: Protocol) -> None:
+    """Set up a worker process; it ends when its parent does, however that ends."""
+    global _laboratory
+    # Ctrl-C reaches all processes of a terminal; the parent decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _laboratory = Laboratory(databases, protocol)
+    parent = multiprocessing.parent_process()
+
+    def follow() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def _run_in_worker(unit: Unit) -> Result:
+    if _laboratory is None:
+        raise RuntimeError("the worker was not set up")
+    return _laboratory.run(unit)
+
+
+class _Clock:
+    """Estimates what is left from what units of the same kind took."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._left: dict[tuple[str, int, str], int] = defaultdict(int)
+        for unit in units:
+            self._left[self._kind(unit)] += 1
+        self._taken: dict[tuple[str, int, str], list[float]] = defaultdict(list)
+        self._start = time.monotonic()
+
+    @staticmethod
+    def _kind(unit: Unit) -> tuple[str, int, str]:
+        return unit.database, unit.m, unit.method
+
+    def tick(self, result: Result) -> None:
+        kind = self._kind(result.unit)
+        self._left[kind] -= 1
+        if result.status == "done":
+            # Once for the decisions and once for the ranks.
+            seconds = result.fit_seconds + 2.0 * result.test_seconds
+            self._taken[kind].append(seconds)
+
+    def remaining(self) -> float | None:
+        """Seconds left: CPU seconds expected, at the pace of those already done."""
+        every = [seconds for taken in self._taken.values() for seconds in taken]
+        if not every:
+            return None
+        average = sum(every) / len(every)
+        expected = sum(
+            left * (sum(taken) / len(taken) if taken else average)
+            for kind, left in self._left.items()
+            for taken in [self._taken[kind]]
+        )
+        elapsed = time.monotonic() - self._start
+        return elapsed * expected / max(sum(every), 1e-9)

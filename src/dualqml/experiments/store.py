@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The store of results: one line of JSON each, appended as they come.
+
+The first line says what the file is. A process that is killed can leave at most
+one line without its end, which the next opens cut off: that unit was in flight.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dualqml.experiments.results import Result, StoreError
+
+#: Version of the format. Files of another are refused.
+FORMAT = 1
+_HEADER = "dualqml results"
+
+
+class ResultStore:
+    """Append results to a file; use it as a context manager.
+
+    Parameters
+    ----------
+    path : path
+        The file; it and its folder are made if they are not there.
+
+    Raises
+    ------
+    StoreError
+        On entering: the file cannot be written, is no store, is of another
+        format, or another process is writing to it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dualqml.experiments.store import ResultStore, read_results
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "results.jsonl")
+    ...     with ResultStore(path) as store:
+    ...         len(store.results)
+    ...     read_results(path)
+    0
+    []
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        #: What was there on entering.
+        self.results: list[Result] = []
+
+    def __enter__(self) -> Self:
+        with _explained(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            with _explained(self.path):
+                _lock(self._file, self.path)
+                whole = _complete_part(_read_all(self._file))
+                # Checked before anything is cut off: it may be another's file.
+                self.results = _parsed(self.path, whole) if whole else []
+                os.ftruncate(self._file, len(whole))
+                self._end = os.lseek(self._file, 0, os.SEEK_END)
+            if not whole:
+                self._write({_HEADER: FORMAT})
+        except BaseException:
+            os.close(self._file)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._file)
+
+    def append(self, result: Result) -> None:
+        """Write a result so that it survives whatever happens next.
+
+        Raises
+        ------
+        StoreError
+            It cannot be written, for example because the disk is full. What was
+            there before is still there, whole.
+        """
+        self._write(result.as_dict())
+
+    def _write(self, record: dict[str, Any]) -> None:
+        line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
+        with _explained(self.path):
+            try:
+                rest = line
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
+                os.fsync(self._file)
+            except OSError:
+                # No half of a line stays behind.
+                os.ftruncate(self._file, self._end)
+                os.lseek(self._file, self._end, os.SEEK_SET)
+                raise
+        self._end += len(line)
+
+
+def read_results(path: str | os.PathLike[str]) -> list[Result]:
+    """Read a store, also while it is being written.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    list of Result
+        In the order in which they were written.
+
+    Raises
+    ------
+    StoreError
+        There is no such file, it is no store, of another format, or damaged.
+    """
+    path = Path(path)
+    with _explained(path):
+        content = path.read_bytes()
+    whole = _complete_part(content)
+    if not whole:
+        raise StoreError(f"{path} is empty: it is no store of results")
+    return _parsed(path, whole)
+
+
+def _parsed(path: Path, content: bytes) -> list[Result]:
+    first, *lines = content.split(b"\n")[:-1]
+    try:
+        header = json.loads(first)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or _HEADER not in header:
+        raise StoreError(
+            f"{path} is no store of results of dualqml; choose another folder"
+        )
+    if header[_HEADER] != FORMAT:
+        raise StoreError(
+            f"{path} has format {header[_HEADER]!r}; this version of dualqml reads "
+            f"format {FORMAT}. Choose another folder, or use the version that wrote it."
+        )
+    results = []
+    for number, line in enumerate(lines, start=2):
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError("not an object")
+            results.append(Result.from_dict(record))
+        except (ValueError, StoreError) as error:
+            raise StoreError(
+                f"{path}, line {number}, is damaged ({error}). Delete that line to run "
+                "its unit again."
+            ) from error
+    return results
+
+
+def _complete_part(content: bytes) -> bytes:
+    """All lines that have an end."""
+    return content[: content.rfind(b"\n") + 1]
+
+
+def _read_all(file: int) -> bytes:
+    os.lseek(file, 0, os.SEEK_SET)
+    parts = []
+    while part := os.read(file, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _lock(file: int, path: Path) -> None:
+    """Take the file for this process; the system gives it back when we die."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        raise StoreError(
+            f"{path} is being written by another process. Wait for it, or choose "
+            "another folder."
+        ) from error
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The paper's tables from our results, and how ours stand to the best rival."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from dualqml.experiments.comparisons import comparison_table
+from dualqml.experiments.labels import (
+    common_label,
+    database_label,
+    listed,
+    printable,
+    record_key,
+    setting_label,
+    size_label,
+    variant_label,
+    what_differs,
+)
+from dualqml.experiments.paper import (
+    PaperResult,
+    paper_cell,
+    paper_results,
+    paper_times,
+)
+from dualqml.experiments.protocol import paper_name
+from dualqml.experiments.rendering import (
+    MISSING,
+    Cell,
+    Heading,
+    Row,
+    Table,
+    to_csv,
+    to_html,
+    to_latex,
+    to_markdown,
+)
+from dualqml.experiments.results import Results, Setting, row_of
+
+__all__ = [
+    "Table",
+    "comparison_table",
+    "error_csv",
+    "error_table",
+    "paper_tables",
+    "time_setting",
+    "time_table",
+    "to_csv",
+    "to_html",
+    "to_latex",
+    "to_markdown",
+]
+
+
+def error_table(
+    results: Results,
+    *,
+    databases: Iterable[str] | None = None,
+    with_paper: bool = False,
+) -> Table:
+    r"""Mean errors and their deviations, as in the paper's Tables 1 to 4.
+
+    Parameters
+    ----------
+    results : Results
+        What was run.
+    databases : iterable of str, optional
+        The databases to show; all by default.
+    with_paper : bool, default=False
+        Whether to show the paper's own figures too, where it has them.
+
+    Returns
+    -------
+    Table
+        Methods in rows, databases and training sizes in columns. Settings that
+        differ in something else have columns of their own that say so.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.protocol import Unit
+    >>> from dualqml.experiments.results import Result, Results
+    >>> from dualqml.experiments.tables import error_table, to_markdown
+    >>> def result(method, run, error):
+    ...     key = "ar", "", "random", 2, method, False, "unit-norm", 0, run, str(run)
+    ...     return Result(Unit(*key), "done", error=error)
+    >>> results = Results(
+    ...     result(method, run, error + run)
+    ...     for method, error in [("LDA", 7.5), ("DualQML", 6.25)]
+    ...     for run in range(2)
+    ... )
+    >>> table = error_table(results, with_paper=True)
+    >>> print("\n".join(to_markdown(table).splitlines()[2:6]))
+    | Method | AR, m = 2 |
+    | :--- | ---: |
+    | LDA | 8.00 ± 0.7 (10.88 ± 2.1) |
+    | DualQML | **6.75** ± 0.7 (6.20 ± 1.5) |
+    """
+    chosen = results.databases if databases is None else list(databases)
+    return _error_table(results, chosen, "Error rates", with_paper=with_paper)
+
+
+def error_csv(results: Results) -> str:
+    """All errors as a CSV file, a line for each method and setting.
+
+    Parameters
+    ----------
+    results : Results
+        What was run.
+
+    Returns
+    -------
+    str
+        Its text, with the paper's figures where it has them.
+    """
+    return to_csv(error_table(results))
+
+
+def paper_tables(results: Results, *, with_paper: bool = False) -> list[Table]:
+    """The paper's Tables 1 to 4, and one for each database that it does not use.
+
+    Parameters
+    ----------
+    results : Results
+        What was run.
+    with_paper : bool, default=False
+        Whether to show the paper's own figures too, where it has them.
+
+    Returns
+    -------
+    list of Table
+        Those for which there are results. Variants of a database are in columns
+        of their own beside it.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.results import Results
+    >>> from dualqml.experiments.tables import paper_tables
+    >>> paper_tables(Results([]))
+    []
+    """
+    numbers = [(_table_number(name) or name, name) for name in results.databases]
+    tables = []
+    for key, group in groupby(numbers, key=lambda pair: pair[0]):
+        names = [name for _, name in group]
+        title = listed([database_label(name) for name in names])
+        if isinstance(key, int):
+            title = f"Table {key}. {title}"
+        tables.append(_error_table(results, names, title, with_paper=with_paper))
+    return tables
+
+
+def time_setting(results: Results) -> Setting | None:
+    """The setting whose times are shown: the paper's, AR with m = 2, or the first."""
+    settings = results.settings
+    wanted = [s for s in settings if paper_name(s.database) == "AR" and s.m == 2]
+    return next(iter(wanted or settings), None)
+
+
+def time_table(results: Results, *, with_paper: bool = False) -> Table:
+    """Times to train and to test, as in the paper's Table 5.
+
+    Parameters
+    ----------
+    results : Results
+        What was run.
+    with_paper : bool, default=False
+        Whether to show the paper's times too; they are of AR with m = 2.
+
+    Returns
+    -------
+    Table
+        Medians over the repetitions for AR with m = 2, or for the first setting
+        if it was not run.
+    """
+    setting = time_setting(results)
+    theirs = {time.method: time for time in paper_times()} if with_paper else {}
+    rows, records = [], []
+    for row in [] if setting is None else _rows(results, [setting]):
+        assert setting is not None
+        runs = results.runs(setting, row)
+        if not runs:
+            continue
+        fit = float(np.median([run.fit_seconds for run in runs]))
+        test = float(
+            np.median([1e3 * run.test_seconds / max(run.n_test, 1) for run in runs])
+        )
+        paper = theirs.get(row)
+        paper_test = 1e3 * paper.test_seconds_per_image if paper else None
+        times = (fit, test)
+        printed = (paper.train_seconds, paper_test) if paper else (None, None)
+        shown = times + printed if with_paper else times
+        rows.append(Row(row, tuple(Cell(_time(time)) for time in shown)))
+        records.append(
+            (*record_key(setting, row), len(runs), *times, *printed)
+            + (setting.seed, setting.data)
+        )
+    where = "no results" if setting is None else setting_label(setting)
+    top = [Heading("This run", 2)] + [Heading("Paper, AR, m = 2", 2)] * with_paper
+    below = [Heading("training, s"), Heading("test, ms an image")] * len(top)
+    notes = ["Medians over the repetitions: CPU time with one BLAS thread."]
+    if with_paper:
+        notes.append("The paper's: MATLAB on one core of a 2.4 GHz Xeon E5620.")
+    said = ", ".join(filter(None, [where, common_label([setting] if setting else [])]))
+    return Table(
+        title=f"{'Table 5. ' if with_paper else ''}Times: {said}",
+        corner="Method",
+        header=(tuple(top), tuple(below)),
+        rows=tuple(rows),
+        align="l" + "r" * len(below),
+        notes=tuple(notes),
+        columns=(
+            *("database", "m", "protocol", "photometry", "method", "tuned"),
+            *("repeats", "fit_seconds", "test_milliseconds_per_image"),
+            *("paper_fit_seconds", "paper_test_milliseconds_per_image"),
+            *("seed", "data"),
+        ),
+        records=tuple(records),
+    )
+
+
+def _error_table(
+    results: Results, databases: Sequence[str], title: str, *, with_paper: bool
+) -> Table:
+    settings = [s for s in results.settings if s.database in databases]
+    rows = _rows(results, settings)
+    body: list[list[Cell]] = [[] for _ in rows]
+    records = []
+    for setting in settings:
+        errors = {row: results.errors(setting, row) for row in rows}
+        printed = {row: f"{e.mean():.2f}" for row, e in errors.items() if e.size}
+        best = min(printed.values(), key=float, default="")
+        for cells, (row, found) in zip(body, errors.items(), strict=True):
+            paper = _paper_cell(setting, row)
+            mean, std = None, None
+            cell = Cell()
+            if found.size:
+                mean = float(found.mean())
+                std = float(found.std(ddof=1)) if found.size > 1 else None
+                cell = Cell(printed[row], printed[row] == best, _deviation(std))
+            if with_paper and paper:
+                cell = cell._replace(aside=_in_parentheses(paper))
+            cells.append(cell)
+            if mean is None:
+                continue
+            theirs = (paper.mean, paper.std) if paper else (None, None)
+            records.append(
+                (_table_number(setting.database), *record_key(setting, row), found.size)
+                + (mean, std, *theirs, setting.seed, setting.data)
+            )
+    return Table(
+        title=_title(results, settings, title),
+        corner="Method",
+        header=_header(settings),
+        rows=tuple(
+            Row(row, tuple(cells)) for row, cells in zip(rows, body, strict=True)
+        ),
+        align="l" + "r" * len(settings),
+        notes=_notes(results, settings, rows, with_paper),
+        columns=(
+            *("table", "database", "m", "protocol", "photometry", "method", "tuned"),
+            *("repeats", "mean", "std", "paper_mean", "paper_std"),
+            # Not in print, but lines that differ in them only must not look alike.
+            *("seed", "data"),
+        ),
+        records=tuple(records),
+    )
+
+
+def _rows(results: Results, settings: Sequence[Setting]) -> list[str]:
+    """Rows with a result, or a failure, in one of the settings."""
+    chosen = set(settings)
+    present = {row_of(unit) for unit in results.by_unit if Setting.of(unit) in chosen}
+    return [row for row in results.rows if row in present]
+
+
+def _header(settings: Sequence[Setting]) -> tuple[tuple[Heading, ...], ...]:
+    differing = what_differs(settings)
+
+    def spans(
+        level: Callable[[Setting], Hashable], text: Callable[[Setting], str]
+    ) -> tuple[Heading, ...]:
+        groups = (list(group) for _, group in groupby(settings, key=level))
+        return tuple(Heading(text(group[0]), len(group)) for group in groups)
+
+    header: tuple[tuple[Heading, ...], ...] = (
+        spans(lambda s: s.database, lambda s: database_label(s.database)),
+        spans(lambda s: (s.database, size_label(s)), size_label),
+    )
+    if differing:
+        header += (spans(lambda s: s, lambda s: variant_label(s, differing)),)
+    return header
+
+
+def _title(results: Results, settings: Sequence[Setting], what: str) -> str:
+    repeats = {_n_repeats(results, setting) for setting in settings}
+    parts = [f"{what}: error in %", common_label(settings)]
+    if len(repeats) == 1 and repeats != {1}:
+        parts[0] += ", mean ± standard deviation"
+        parts.append(f"{repeats.pop()} repetitions")
+    return ", ".join(filter(None, parts))
+
+
+def _notes(
+    results: Results, settings: Sequence[Setting], rows: Sequence[str], paper: bool
+) -> tuple[str, ...]:
+    differing = what_differs(settings)
+    notes = ["Bold: the lowest mean of a column."] if settings else []
+    if paper and any(_paper_cell(s, row) for s in settings for row in rows):
+        notes.append("In parentheses: what the paper printed.")
+    totals = {setting: _n_repeats(results, setting) for setting in settings}
+    if len(set(totals.values())) > 1:
+        said = [f"{n} for {setting_label(s, differing)}" for s, n in totals.items()]
+        notes.append(f"Repetitions: {'; '.join(said)}.")
+    for setting, total in totals.items():
+        label = setting_label(setting, differing)
+        counts = {row: len(results.runs(setting, row)) for row in rows}
+        short = [f"{row} has {n}" for row, n in counts.items() if 0 < n < total]
+        if short:
+            notes.append(
+                f"{label} is incomplete: of {total} repetitions {listed(short)}; means "
+                "over different splits are not comparable."
+            )
+        failed = [r for r in results.failed if Setting.of(r.unit) == setting]
+        if failed:
+            by_row = Counter(row_of(result.unit) for result in failed)
+            said = [f"{row} {n}" for row, n in by_row.items()]
+            notes.append(
+                f"{label}: {len(failed)} failed ({', '.join(said)}). First reason: "
+                f"{printable(failed[0].reason)}"
+            )
+    return tuple(notes)
+
+
+def _n_repeats(results: Results, setting: Setting) -> int:
+    """Repetitions that at least one row has finished."""
+    runs = (run for row in results.rows for run in results.runs(setting, row))
+    return len({run.unit.repetition for run in runs})
+
+
+def _table_number(database: str) -> int | None:
+    numbers = {cell.database: cell.table for cell in paper_results()}
+    return numbers.get(paper_name(database) or "")
+
+
+def _paper_cell(setting: Setting, row: str) -> PaperResult | None:
+    name = paper_name(setting.database)
+    # The paper's splits are random; it has no tuned rows and no DualQML-W.
+    if name is None or setting.protocol != "random":
+        return None
+    try:
+        return paper_cell(name, setting.m, row)
+    except KeyError:
+        return None
+
+
+def _deviation(std: float | None) -> str:
+    return "" if std is None else f"± {std:.1f}"
+
+
+def _in_parentheses(paper: PaperResult) -> str:
+    return f"({paper.mean:.2f} {_deviation(paper.std)})"
+
+
+def _time(value: float | None) -> str:
+    if value is None or np.isnan(value):
+        return MISSING
+    return f"{value:.0f}" if value >= 100.0 else f"{value:.3g}"

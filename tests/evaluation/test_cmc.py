@@ -1,0 +1,134 @@
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dualqml.core import DualQMLError, MissingDependencyError
+from dualqml.evaluation import CMCDisplay, cmc_curve, true_ranks
+
+# Few values, so that there are ties.
+VALUES = st.sampled_from([0.0, 1.0, 2.0, 3.5, -np.inf, np.inf, np.nan])
+
+
+@st.composite
+def problems(draw, values=VALUES):
+    n_probes = draw(st.integers(1, 8))
+    n_subjects = draw(st.integers(1, 6))
+    scores = draw(arrays(np.float64, (n_probes, n_subjects), elements=values))
+    codes = draw(arrays(np.int64, n_probes, elements=st.integers(0, n_subjects - 1)))
+    return scores, codes
+
+
+def sorted_rank(row, code):
+    """By sorting: falling, missing scores last, of equals the first column first."""
+    cleaned = [-np.inf if np.isnan(score) else score for score in row]
+    order = sorted(range(len(row)), key=lambda column: (-cleaned[column], column))
+    return 1 + order.index(code)
+
+
+@given(problems())
+def test_ranks_are_those_of_a_sort(problem):
+    scores, codes = problem
+    expected = [sorted_rank(row, code) for row, code in zip(scores, codes, strict=True)]
+    assert true_ranks(scores, codes).tolist() == expected
+
+
+@given(problems(st.sampled_from([0.0, 1.0, 2.0, -np.inf])))
+def test_rank_1_is_what_argmax_recognises(problem):
+    scores, codes = problem
+    accuracy = np.mean(scores.argmax(axis=1) == codes)
+    assert cmc_curve(scores, codes)[0] == pytest.approx(accuracy)
+
+
+@given(problems())
+def test_curves_rise_to_one(problem):
+    scores, codes = problem
+    curve = cmc_curve(scores, codes)
+    assert curve.shape == (scores.shape[1],)
+    assert np.all(np.diff(curve) >= 0.0)
+    assert curve[0] >= 0.0
+    assert curve[-1] == 1.0
+
+
+@given(problems(), st.integers(1, 9))
+def test_curves_count_probes_within_a_rank(problem, max_rank):
+    scores, codes = problem
+    curve = cmc_curve(scores, codes, max_rank=max_rank)
+    ranks = true_ranks(scores, codes)
+    expected = [
+        np.mean(ranks <= k) for k in range(1, min(max_rank, scores.shape[1]) + 1)
+    ]
+    assert curve == pytest.approx(expected)
+
+
+def test_ties_go_to_the_first_column():
+    assert true_ranks([[1.0, 1.0, 1.0]] * 3, [0, 1, 2]).tolist() == [1, 2, 3]
+
+
+def test_missing_scores_are_last():
+    assert true_ranks([[np.nan, -9.0, np.nan]] * 3, [0, 1, 2]).tolist() == [2, 1, 3]
+
+
+def test_scores_are_left_as_they_are():
+    scores = np.array([[np.nan, 1.0]])
+    true_ranks(scores, [0])
+    assert np.isnan(scores[0, 0])
+
+
+def test_there_may_be_no_probes_to_rank():
+    assert true_ranks(np.empty((0, 3)), np.empty(0, dtype=int)).size == 0
+
+
+@pytest.mark.parametrize(
+    ("scores", "codes"),
+    [
+        ([0.1, 0.2], [0]),
+        ([[0.1, 0.2]], [0, 1]),
+        ([[0.1, 0.2]], [[0]]),
+        ([[[0.1]]], [0]),
+    ],
+)
+def test_shapes_must_fit(scores, codes):
+    with pytest.raises(DualQMLError, match="a row for each probe"):
+        true_ranks(scores, codes)
+
+
+@pytest.mark.parametrize("code", [-1, 2])
+def test_codes_must_be_columns(code):
+    with pytest.raises(DualQMLError, match=r"columns of scores, 0 to 1; got"):
+        true_ranks([[0.1, 0.2], [0.3, 0.4]], [0, code])
+
+
+def test_a_curve_needs_probes():
+    with pytest.raises(DualQMLError, match="no probes"):
+        cmc_curve(np.empty((0, 3)), np.empty(0, dtype=int))
+
+
+class TestDisplay:
+    def axes(self):
+        figure = pytest.importorskip("matplotlib.figure")
+        return figure.Figure().add_subplot()
+
+    def test_it_draws_the_curve_in_per_cent(self):
+        scores, codes = [[0.9, 0.2, 0.5], [0.1, 0.8, 0.7]], [2, 1]
+        display = CMCDisplay.from_scores(scores, codes, max_rank=2, name="mine")
+        ax = self.axes()
+        assert display.plot(ax) is display
+        assert display.ax_ is ax
+        assert display.line_.get_xdata().tolist() == [1, 2]
+        assert display.line_.get_ydata().tolist() == [50.0, 100.0]
+        assert display.line_.get_label() == "mine"
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("rank", "identified, %")
+
+    def test_the_line_can_be_styled(self):
+        ax = self.axes()
+        line = CMCDisplay([0.5], name="a").plot(ax, color="red", label="b").line_
+        assert (line.get_color(), line.get_label()) == ("red", "b")
+
+    def test_without_matplotlib_it_is_said_what_to_install(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        with pytest.raises(MissingDependencyError, match=r"install dualqml\[plot\]"):
+            CMCDisplay([0.5]).plot()

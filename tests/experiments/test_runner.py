@@ -1,0 +1,216 @@
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dualqml.experiments import runner
+from dualqml.experiments.protocol import Experiment
+from dualqml.experiments.results import StoreError
+from dualqml.experiments.runner import RunError, run_experiment
+from dualqml.experiments.store import ResultStore, read_results
+from tests.people import make_people
+
+METHODS = ("LDA", "MLE", "DualQML")
+
+
+def experiment(**settings):
+    return Experiment(
+        {"people": make_people(noise=0.8)},
+        **{"sizes": (2, 3), "methods": METHODS, "repeats": 3} | settings,
+    )
+
+
+def outcome(results):
+    """What must not depend on when and where a unit ran."""
+    return {
+        r.unit: (r.status, r.error, r.identified, str(r.parameters), str(r.spectrum))
+        for r in results
+    }
+
+
+def run(path, what, **settings):
+    with ResultStore(path) as store:
+        return run_experiment(what, store, **settings)
+
+
+def test_all_units_and_what_it_says_on_the_way(tmp_path):
+    seen = []
+    summary = run(tmp_path / "r.jsonl", experiment(), progress=seen.append)
+    assert (summary.new, summary.failed, summary.interrupted) == (18, [], False)
+    assert [p.done for p in seen] == list(range(19))
+    assert all(p.total == 18 for p in seen)
+    assert seen[0].remaining is None
+    assert all(p.remaining >= 0 for p in seen[1:])
+    assert seen[-1].remaining == 0
+    assert outcome(summary.results) == outcome(read_results(tmp_path / "r.jsonl"))
+
+
+def test_a_second_run_repeats_nothing(tmp_path):
+    path = tmp_path / "r.jsonl"
+    run(path, experiment(repeats=1))
+    before = path.read_bytes()
+    summary = run(path, experiment(repeats=1))
+    assert (summary.new, len(summary.results)) == (0, 6)
+    assert path.read_bytes() == before
+    summary = run(path, experiment(repeats=2, methods=("LDA", "ERE")))
+    assert summary.new == 6
+    # Results of another seed or of other data are not taken for these.
+    assert run(path, experiment(repeats=1, seed=1)).new == 6
+    other = Experiment({"people": make_people(seed=1)}, sizes=(2,), repeats=1)
+    assert run(path, other).new == 13
+
+
+def test_any_number_of_processes_gives_the_same(tmp_path):
+    alone = run(tmp_path / "1.jsonl", experiment(repeats=1))
+    together = run(tmp_path / "3.jsonl", experiment(repeats=1), n_jobs=3)
+    assert outcome(alone.results) == outcome(together.results)
+    assert len(alone.results) == 6
+    # One process after another was stopped in between.
+    part = run(tmp_path / "p.jsonl", experiment(repeats=1, sizes=(2,)), n_jobs=2)
+    assert part.new == 3
+    rest = run(tmp_path / "p.jsonl", experiment(repeats=1))
+    assert outcome(rest.results) == outcome(alone.results)
+
+
+def test_failures_are_kept_and_the_rest_goes_on(tmp_path):
+    path = tmp_path / "r.jsonl"
+    what = experiment(sizes=(1,), repeats=1)
+    summary = run(path, what)
+    assert [result.unit.method for result in summary.failed] == ["DualQML"]
+    assert len(summary.results) == 3
+    assert run(path, what).new == 0
+    again = run(path, what, retry_failed=True)
+    assert (again.new, len(again.failed)) == (1, 1)
+
+
+def test_ctrl_c_ends_cleanly(tmp_path):
+    def interrupt(progress):
+        if progress.done == 4:
+            raise KeyboardInterrupt
+
+    for n_jobs in (1, 2):
+        path = tmp_path / f"{n_jobs}.jsonl"
+        summary = run(path, experiment(), n_jobs=n_jobs, progress=interrupt)
+        assert summary.interrupted
+        assert len(summary.results) == 4
+        assert len(read_results(path)) == 4
+
+
+def test_a_full_disk_ends_the_run(tmp_path, monkeypatch):
+    def full(self, result):
+        raise StoreError("No space left on device")
+
+    with ResultStore(tmp_path / "r.jsonl") as store:
+        monkeypatch.setattr(ResultStore, "append", full)
+        with pytest.raises(StoreError, match="No space left"):
+            run_experiment(experiment(), store, n_jobs=2)
+
+
+def _die(unit):
+    os._exit(9)
+
+
+def test_a_worker_that_dies_is_an_error_that_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "_run_in_worker", _die)
+    with pytest.raises(RunError, match="worker process died"):
+        run(tmp_path / "r.jsonl", experiment(), n_jobs=2)
+
+
+_RUN = """
+import sys
+from tests.experiments.test_runner import experiment, run
+if __name__ == "__main__":
+    run(sys.argv[1], experiment(repeats=6), n_jobs=int(sys.argv[2]))
+"""
+
+
+@pytest.mark.timeout(240)
+def test_killed_ten_times_nothing_is_lost_and_nothing_runs_twice(tmp_path):
+    script, path = tmp_path / "run.py", tmp_path / "r.jsonl"
+    script.write_text(_RUN)
+    random_state = random.Random(0)
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    kept = set()
+    for attempt in range(40):
+        n_jobs = 1 + attempt % 2
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(path), str(n_jobs)], env=environment
+        )
+        # Sometimes while Python starts, mostly in the middle of units.
+        if attempt < 10:
+            grown = len(kept) + random_state.choice([0, 1, 3])
+            while process.poll() is None and _n_lines(path) <= grown:
+                time.sleep(0.01)
+            time.sleep(random_state.uniform(0.0, 0.1))
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+        if path.exists() and _n_lines(path):
+            units = [result.unit for result in read_results(path)]
+            assert len(units) == len(set(units)), "a unit ran twice"
+            assert kept <= set(units), "a unit was lost"
+            kept = set(units)
+        if process.returncode == 0 and attempt >= 10:
+            break
+    assert attempt >= 10
+    assert kept == set(experiment(repeats=6).units)
+    calm = run(tmp_path / "calm.jsonl", experiment(repeats=6))
+    assert outcome(read_results(path)) == outcome(calm.results)
+
+
+def _n_lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def test_workers_end_when_the_parent_is_killed(tmp_path):
+    script, path = tmp_path / "run.py", tmp_path / "r.jsonl"
+    script.write_text(_RUN)
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(path), "2"],
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+    )
+    while _n_lines(path) < 2 and process.poll() is None:
+        time.sleep(0.02)
+    children = _children(process.pid)
+    assert children
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    end = time.monotonic() + 20
+    while any(map(_alive, children)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(_alive, children))
+
+
+def _children(pid):
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    if not path.exists():
+        pytest.skip("the system does not list the children of a process")
+    return [int(child) for child in path.read_text().split()]
+
+
+def _alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def test_the_estimate_uses_what_units_of_a_kind_took(tmp_path, monkeypatch):
+    units = experiment(methods=("LDA", "MLE"), sizes=(2,), repeats=10).units
+    clock = runner._Clock(units)
+    clock._start -= 30.0
+    made = {"LDA": 1.0, "MLE": 9.0}
+    for unit in units[:6]:
+        result = runner.Result(
+            unit, "done", error=0.0, fit_seconds=made[unit.method], test_seconds=0.0
+        )
+        clock.tick(result)
+    # 30 s for 3 x 10 s of work; 7 x 10 s are left.
+    assert clock.remaining() == pytest.approx(70.0, rel=0.01)
+    assert np.isfinite(clock.remaining())

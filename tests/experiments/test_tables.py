@@ -1,0 +1,491 @@
+import csv
+import io
+import re
+
+import pytest
+
+from dualqml.experiments.comparisons import our_rows, signed, verdict
+from dualqml.experiments.labels import database_label, listed, printable
+from dualqml.experiments.rendering import MISSING, Cell, Heading, Row, Table
+from dualqml.experiments.results import Comparison, Results
+from dualqml.experiments.tables import (
+    comparison_table,
+    error_csv,
+    error_table,
+    paper_tables,
+    time_table,
+    to_csv,
+    to_html,
+    to_latex,
+    to_markdown,
+)
+from tests.experiments.factory import (
+    make_failure,
+    make_result,
+    make_results,
+    realistic,
+)
+from tests.experiments.page import Page
+
+CSV_COLUMNS = (
+    "table,database,m,protocol,photometry,method,tuned,repeats,mean,std,"
+    "paper_mean,paper_std,seed,data"
+)
+NASTY = '<b>&"x"'
+
+
+def column(table, number=0):
+    return {row.label: row.cells[number] for row in table.rows}
+
+
+def read_csv(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def both(*parts):
+    return Results(result for part in parts for result in part.by_unit.values())
+
+
+class TestErrorTable:
+    def test_means_and_deviations_as_the_paper_prints_them(self):
+        table = error_table(
+            make_results({"LDA": [5.0, 6.0, 7.0], "MFA": [6.115, 6.125]})
+        )
+        cells = column(table)
+        assert cells["LDA"][::2] == ("6.00", "± 1.0")
+        assert cells["MFA"][::2] == ("6.12", "± 0.0")
+
+    def test_one_repetition_has_no_deviation(self):
+        table = error_table(make_results({"LDA": [5.0]}))
+        assert column(table)["LDA"] == Cell("5.00", bold=True)
+        assert "deviation" not in table.title
+
+    def test_all_rows_that_print_the_lowest_mean_are_bold(self):
+        errors = {"APCA": [6.01], "LDA": [5.001], "MFA": [5.0042], "GTDA": [5.01]}
+        bold = {
+            k
+            for k, cell in column(error_table(make_results(errors))).items()
+            if cell.bold
+        }
+        assert bold == {"LDA", "MFA"}
+
+    def test_lower_is_judged_by_number_not_by_text(self):
+        cells = column(error_table(make_results({"LDA": [10.0], "MFA": [9.0]})))
+        assert [cells["LDA"].bold, cells["MFA"].bold] == [False, True]
+
+    def test_rows_and_columns_are_in_the_order_of_the_results(self):
+        results = realistic(("orl", "ar"), (4, 2), repeats=2)
+        table = error_table(results)
+        assert [row.label for row in table.rows] == results.rows
+        assert table.headings == [
+            *("Method", "AR, m = 2", "AR, m = 4", "ORL, m = 2", "ORL, m = 4"),
+        ]
+        assert table.header[0] == (Heading("AR", 2), Heading("ORL", 2))
+
+    def test_databases_can_be_chosen(self):
+        results = realistic(("orl", "ar"), (2,), repeats=2)
+        assert error_table(results, databases=["orl"]).headings[1:] == ["ORL, m = 2"]
+
+    def test_what_is_the_same_is_in_the_title(self):
+        title = error_table(make_results({"LDA": [5.0, 6.0]})).title
+        assert "random splits, photometry unit-norm, seed 0" in title
+        assert "2 repetitions" in title
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"seed": 7}, "seed 7"),
+            ({"photometry": "dog"}, "photometry dog"),
+            ({"data": "0123456789"}, "data 01234567"),
+        ],
+    )
+    def test_what_differs_is_in_the_columns(self, change, said):
+        results = both(
+            make_results({"LDA": [5.0]}), make_results({"LDA": [9.0]}, **change)
+        )
+        table = error_table(results)
+        assert sorted(cell.text for cell in table.rows[0].cells) == ["5.00", "9.00"]
+        assert len(set(table.headings)) == 3
+        number = [said in heading for heading in table.headings].index(True)
+        assert table.rows[0].cells[number - 1].text == "9.00"
+        assert said not in table.title
+
+    def test_a_protocol_without_m_is_said_instead_of_it(self):
+        results = both(
+            make_results({"LDA": [5.0]}),
+            make_results({"LDA": [9.0]}, protocol="visits", m=0),
+        )
+        table = error_table(results, with_paper=True)
+        assert table.headings[1:] == ["AR, visits split", "AR, m = 2"]
+        assert "random splits" not in table.title
+        # The paper's splits are random.
+        assert [cell.aside != "" for cell in table.rows[0].cells] == [False, True]
+
+    def test_incomplete_columns_are_noted(self):
+        results = make_results(
+            {"LDA": [5.0, 6.0, 7.0], "MFA": [1.0], "ERE": [1.0, 2.0]}
+        )
+        notes = " ".join(error_table(results).notes)
+        assert (
+            "AR, m = 2 is incomplete: of 3 repetitions MFA has 1 and ERE has 2" in notes
+        )
+
+    def test_rows_with_as_many_but_other_repetitions_are_noted(self):
+        results = Results([make_result("LDA", 0), make_result("MFA", 1)])
+        notes = " ".join(error_table(results).notes)
+        assert "of 2 repetitions LDA has 1 and MFA has 1" in notes
+
+    def test_complete_columns_are_not_noted(self):
+        notes = error_table(make_results({"LDA": [5.0, 6.0], "MFA": [1.0, 2.0]})).notes
+        assert notes == ("Bold: the lowest mean of a column.",)
+
+    def test_failures_are_noted_with_the_first_reason(self):
+        results = Results(
+            [make_result("LDA", 0), make_failure("MFA", 0, "ValueError: first\nline")]
+            + [make_failure("MFA", 1, "other"), make_failure("LDA", 1, "third")]
+        )
+        table = error_table(results)
+        assert (
+            "AR, m = 2: 3 failed (MFA 2, LDA 1). First reason: ValueError: first line"
+            in table.notes
+        )
+        assert column(table)["MFA"].text == MISSING
+
+    def test_different_numbers_of_repetitions_are_noted(self):
+        results = both(
+            make_results({"LDA": [5.0]}), make_results({"LDA": [5.0, 6.0]}, m=4)
+        )
+        table = error_table(results)
+        assert "Repetitions: 1 for AR, m = 2; 2 for AR, m = 4." in table.notes
+        assert "repetitions" not in table.title
+
+    def test_there_may_be_no_results(self):
+        table = error_table(Results([]))
+        assert (table.rows, table.notes) == ((), ())
+        for write in (to_markdown, to_latex, to_csv, to_html):
+            assert write(table)
+
+
+class TestPaperFigures:
+    def test_they_are_shown_where_the_paper_has_them(self):
+        results = make_results({"LDA": [5.0], "DualQML": [4.0], "DualQML-W": [3.0]})
+        cells = column(error_table(results, with_paper=True))
+        assert cells["DualQML"].aside == "(6.20 ± 1.5)"
+        assert cells["DualQML-W"].aside == ""
+        assert column(error_table(results))["DualQML"].aside == ""
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"database": "orl"}, {"database": "polyu_palm", "m": 3}, {"tuned": True}],
+    )
+    def test_and_not_elsewhere(self, change):
+        results = make_results({"LDA": [5.0]}, **change)
+        table = error_table(results, with_paper=True)
+        assert table.rows[0].cells[0].aside == ""
+        assert not any("paper" in note for note in table.notes)
+
+    def test_a_variant_is_compared_with_the_same_figures(self):
+        results = make_results({"ERE": [5.0]}, database="feret:distinct", m=6)
+        cell = error_table(results, with_paper=True).rows[0].cells[0]
+        assert cell.aside == "(5.19 ± 1.8)"
+
+
+class TestPaperTables:
+    def test_they_are_grouped_as_in_the_paper(self):
+        names = (
+            *("orl", "iitd_ear", "casia_palm", "polyu_palm", "frgc", "feret:distinct"),
+            *("feret", "pie", "ar", "zebra"),
+        )
+        results = Results(make_result(database=name) for name in names)
+        titles = [table.title.partition(":")[0] for table in paper_tables(results)]
+        assert titles == [
+            "Table 1. AR and PIE",
+            "Table 2. FERET, FERET (distinct) and FRGC",
+            "Table 3. PolyU and CASIA",
+            "Table 4. IITD-ear",
+            "ORL",
+            "zebra",
+        ]
+
+    def test_absent_databases_are_left_out(self):
+        results = Results([make_result(database="casia_palm")])
+        (table,) = paper_tables(results)
+        assert table.title.startswith("Table 3. CASIA:")
+        assert table.headings[1:] == ["CASIA, m = 2"]
+
+    def test_rows_of_other_databases_are_left_out(self):
+        results = Results(
+            [make_result("LDA", database="orl"), make_result("MFA", database="ar")]
+        )
+        first, second = paper_tables(results)
+        assert [row.label for row in first.rows] == ["MFA"]
+        assert [row.label for row in second.rows] == ["LDA"]
+
+
+class TestCSV:
+    def test_long_format_in_full_precision(self):
+        results = make_results({"LDA": [1.0, 2.0, 2.0], "DualQML-W": [1 / 3]})
+        text = error_csv(results)
+        assert text.splitlines()[0] == CSV_COLUMNS
+        lda, ours = read_csv(text)
+        assert (lda["table"], lda["database"], lda["m"]) == ("1", "ar", "2")
+        assert (lda["method"], lda["tuned"], lda["repeats"]) == ("LDA", "false", "3")
+        assert float(lda["mean"]) == 5.0 / 3.0
+        assert float(lda["std"]) == pytest.approx((1 / 3) ** 0.5, rel=1e-15)
+        assert (lda["paper_mean"], lda["paper_std"]) == ("10.88", "2.1")
+        assert (ours["std"], ours["paper_mean"]) == ("", "")
+        assert float(ours["mean"]) == 1 / 3
+
+    def test_tuned_and_other_databases(self):
+        (line,) = read_csv(
+            error_csv(Results([make_result(tuned=True, database=NASTY)]))
+        )
+        assert (line["tuned"], line["method"], line["table"]) == ("true", "LDA", "")
+        assert line["database"] == NASTY
+
+    def test_all_tables_have_lines_for_all_settings(self):
+        results = realistic(("ar", "orl"), (2, 4), repeats=2)
+        lines = read_csv(error_csv(results))
+        assert len(lines) == 2 * 2 * 13
+        assert len(read_csv(to_csv(time_table(results)))) == 13
+        compared = read_csv(to_csv(comparison_table(results)))
+        assert len(compared) == 2 * 2 * 2
+        assert {line["method"] for line in compared} == {"DualQML", "DualQML-W"}
+
+    def test_a_table_without_records_is_written_as_shown(self):
+        table = Table(
+            "t", "a", ((Heading("b"),),), (Row("x", (Cell("1", False, "± 2"),)),), "lr"
+        )
+        assert to_csv(table) == "a,b\nx,1 ± 2\n"
+
+
+class TestTimes:
+    def test_medians_of_ar_with_two_images(self):
+        results = both(
+            make_results({"LDA": [5.0]}, database="ar", m=4),
+            Results(
+                make_result(repetition=k, fit_seconds=s, test_seconds=s / 10, n_test=50)
+                for k, s in enumerate([1.0, 200.0, 3.0])
+            ),
+        )
+        table = time_table(results)
+        assert "AR, m = 2" in table.title
+        assert [cell.text for cell in table.rows[0].cells] == ["3", "6"]
+
+    def test_the_first_setting_stands_in(self):
+        results = realistic(("orl",), (4, 6), repeats=1)
+        assert "ORL, m = 4" in time_table(results).title
+
+    def test_the_times_of_the_paper_are_beside(self):
+        table = time_table(make_results({"LDA": [5.0], "MFA": [1.0]}), with_paper=True)
+        assert table.headings[3:] == [
+            "Paper, AR, m = 2, training, s",
+            "Paper, AR, m = 2, test, ms an image",
+        ]
+        lda, mfa = table.rows
+        assert [cell.text for cell in lda.cells] == ["1.5", "2.5", "83.5", "8"]
+        assert [cell.text for cell in mfa.cells[2:]] == [MISSING, MISSING]
+
+    def test_there_may_be_no_results(self):
+        assert time_table(Results([]), with_paper=True).rows == ()
+
+
+class TestComparison:
+    def test_a_line_for_each_of_ours(self):
+        results = make_results(
+            {
+                "LDA": [5.0, 6.0, 7.0],
+                "MFA": [9.0, 9.0, 9.0],
+                "DualQML (max)": [0.0, 0.0, 0.0],
+                "DualQML": [5.1, 5.9, 7.05],
+                "DualQML-W": [4.0, 4.9, 6.1],
+            }
+        )
+        table = comparison_table(results)
+        texts = [[cell.text for cell in row.cells] for row in table.rows]
+        assert [row[:4] for row in texts] == [
+            ["LDA", "6.00", "DualQML", "6.02"],
+            ["LDA", "6.00", "DualQML-W", "5.00"],
+        ]
+        assert [row[4] for row in texts] == ["+0.02", "\N{MINUS SIGN}1.00"]
+        assert [row[6:] for row in texts] == [
+            ["3", "no difference seen"],
+            ["3", "lower"],
+        ]
+        assert re.fullmatch("\N{MINUS SIGN}1.25 to \N{MINUS SIGN}0.75", texts[1][5])
+        lines = read_csv(to_csv(table))
+        exact = results.compare(results.settings[0], "DualQML-W", "LDA")
+        assert float(lines[1]["low"]) == exact.low
+        assert float(lines[1]["high"]) == exact.high
+
+    def test_one_split_is_too_few(self):
+        table = comparison_table(make_results({"LDA": [5.0], "DualQML": [4.0]}))
+        assert [cell.text for cell in table.rows[0].cells][4:] == [
+            *(MISSING, MISSING, MISSING, "too few splits"),
+        ]
+
+    def test_without_rivals_or_ours_there_is_nothing(self):
+        assert comparison_table(make_results({"LDA": [5.0]})).rows == ()
+        assert comparison_table(make_results({"DualQML": [5.0]})).rows == ()
+
+    def test_settings_that_differ_are_told_apart(self):
+        errors = {"LDA": [5.0, 6.0], "DualQML": [4.0, 5.5]}
+        results = both(make_results(errors), make_results(errors, seed=3))
+        labels = [row.label for row in comparison_table(results).rows]
+        assert labels == ["AR, m = 2, seed 0", "AR, m = 2, seed 3"]
+
+    def test_tuned_rows_of_ours_are_compared(self):
+        results = Results(
+            make_result(method, tuned=True)
+            for method in ("LDA", "DualQML", "DualQML (max)")
+        )
+        assert our_rows(results) == ["DualQML (tuned)"]
+
+    @pytest.mark.parametrize(
+        ("low", "high", "word"),
+        [
+            (-2.0, -0.1, "lower"),
+            (0.1, 2.0, "higher"),
+            (-0.1, 0.1, "no difference seen"),
+            (0.0, 0.0, "no difference seen"),
+            (-1.0, 0.0, "no difference seen"),
+        ],
+    )
+    def test_verdicts(self, low, high, word):
+        assert verdict(Comparison("LDA", 9, (low + high) / 2, low, high)) == word
+
+    def test_what_rounds_to_zero_has_no_sign(self):
+        assert [signed(value) for value in (-0.004, 0.004, 0.0, 0.006)] == [
+            *("0.00", "0.00", "0.00", "+0.01"),
+        ]
+
+
+@pytest.fixture
+def nasty():
+    """A table whose every text could be taken for markup."""
+    texts = [NASTY, "a|b*c_d`e", r"50% of $x_1 {y} \z ~^#", "[1] </td>&amp;"]
+    return Table(
+        title=texts[0],
+        corner=texts[1],
+        header=((Heading(texts[2], 2),), (Heading(texts[3]), Heading(texts[0]))),
+        rows=(
+            Row(texts[1], (Cell(texts[2], bold=True), Cell(texts[3], False, texts[1]))),
+            Row(texts[3], (Cell(), Cell("1", False, "± 2", texts[0]))),
+        ),
+        align="lrp",
+        notes=tuple(texts),
+    )
+
+
+class TestFormats:
+    def test_html_keeps_text_as_text(self, nasty):
+        page = Page(to_html(nasty))
+        allowed = {
+            "div",
+            "table",
+            "caption",
+            "span",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+        }
+        allowed |= {"strong", "small", "ul", "li"}
+        assert {element["tag"] for element in page.elements} == allowed
+        assert page.texts("caption") == [nasty.title]
+        assert page.texts("li") == list(nasty.notes)
+        assert page.texts("td") == [
+            nasty.rows[0].cells[0].text,
+            f"{nasty.rows[0].cells[1].text} {nasty.rows[0].cells[1].detail}",
+            MISSING,
+            f"1 ± 2 {NASTY}",
+        ]
+        assert page.all("div")[0]["attrs"]["aria-label"] == nasty.title
+
+    def test_html_says_what_headings_are_for(self, nasty):
+        page = Page(to_html(nasty))
+        corner, wide, *narrow, first, second = page.all("th")
+        assert corner["attrs"] == {"scope": "col", "rowspan": "2"}
+        assert wide["attrs"] == {"scope": "colgroup", "colspan": "2"}
+        assert [th["attrs"]["scope"] for th in narrow] == ["col", "col"]
+        assert first["attrs"] == second["attrs"] == {"scope": "row"}
+
+    def test_html_can_be_scrolled_by_keyboard(self, nasty):
+        attrs = Page(to_html(nasty)).elements[0]["attrs"]
+        assert (attrs["tabindex"], attrs["role"]) == ("0", "region")
+
+    def test_markdown_is_read_back_as_it_was(self, nasty):
+        markdown = pytest.importorskip("markdown_it")
+        reader = markdown.MarkdownIt("commonmark").enable("table")
+        page = Page(reader.render(to_markdown(nasty)))
+        assert page.texts("p")[0] == nasty.title
+        assert page.texts("th") == nasty.headings
+        assert page.texts("li") == list(nasty.notes)
+        cells = page.texts("td")
+        assert cells[0] == nasty.rows[0].label
+        assert cells[1] == nasty.rows[0].cells[0].text
+        assert cells[-1] == f"1 ± 2 {NASTY}"
+        assert page.texts("strong") == [nasty.title, cells[1]]
+
+    def test_latex_escapes_what_it_would_obey(self, nasty):
+        text = to_latex(nasty)
+        assert r"50\% of \$x\_1 \{y\} \textbackslash{}z" in text
+        assert r"\textasciitilde{}\textasciicircum{}\#" in text
+        assert r"\textless{}b\textgreater{}\&" in text
+        # A row that starts with a bracket is not an option of the line break before.
+        assert "\n{[}1{]}" in text
+        bare = re.sub(r"\\.", "", text)
+        assert bare.count("{") == bare.count("}")
+        assert not re.search(r"[%#~^_]", bare)
+
+    def test_latex_is_a_booktabs_table(self):
+        results = realistic(("ar", "pie"), (2, 4), repeats=2)
+        text = to_latex(error_table(results, with_paper=True))
+        lines = text.splitlines()
+        assert lines[0] == r"\begin{table}"
+        assert r"\begin{tabular}{lrrrr}" in lines
+        assert r" & \multicolumn{2}{c}{AR} & \multicolumn{2}{c}{PIE} \\" in lines
+        assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in lines
+        rules = [line for line in lines if line.endswith("rule")]
+        assert rules == [r"\toprule", r"\midrule", r"\bottomrule"]
+        body = [line for line in lines if line.endswith(r"\\")][2:]
+        assert len(body) == 13
+        assert all(line.count(" & ") == 4 for line in body)
+        assert r"{\scriptsize (10.88 $\pm$ 2.1)}" in text
+        assert text.count(r"\textbf{") >= 4
+        assert "±" not in text
+
+    def test_a_table_of_uneven_rows_is_refused(self):
+        with pytest.raises(ValueError, match="should have 1 columns"):
+            Table("t", "a", ((Heading("b", 2),),), (), "lr")
+
+
+class TestLabels:
+    @pytest.mark.parametrize(
+        ("name", "label"),
+        [
+            ("ar", "AR"),
+            ("iitd_ear", "IITD-ear"),
+            ("feret:distinct", "FERET (distinct)"),
+            ("orl", "ORL"),
+            ("my faces", "my faces"),
+            ("a:b", "a:b"),
+            (
+                "bad\x00\udc80name",
+                "bad\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}name",
+            ),
+        ],
+    )
+    def test_databases(self, name, label):
+        assert database_label(name) == label
+
+    def test_lists(self):
+        assert [
+            listed(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])
+        ] == [
+            *("", "a", "a and b", "a, b and c"),
+        ]
+
+    def test_lines_become_one(self):
+        assert printable("a\nb\tc") == "a b c"
