@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Plots of error rates and of scores, in scikit-learn's manner.
+
+Curves are drawn as the steps they are: the height at a given rate of false positives
+is the error at the lowest threshold that allows no more of them, as of `fnmr_at_fmr`.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import norm
+
+from dualqml.core import MissingDependencyError
+from dualqml.core.arrays import Array
+from dualqml.evaluation._scores import ScoreError, as_scores
+from dualqml.evaluation.identification import OpenSetCurve, open_set_curve
+from dualqml.evaluation.verification import ErrorCurve, error_curve
+
+Curve = TypeVar("Curve", ErrorCurve, OpenSetCurve)
+
+# Shares at which axes of normal deviates are marked.
+DEVIATE_TICKS = np.array(
+    [1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 0.99]
+)
+# 0 and 1 have no finite deviate; what stands for them is beyond all marks.
+BEYOND = 1e-12
+
+
+class _CurveDisplay(ABC, Generic[Curve]):
+    """A curve of one error rate against another."""
+
+    def __init__(self, curve: Curve, *, name: str | None = None) -> None:
+        self.curve: Curve = curve
+        self.name = name
+
+    @abstractmethod
+    def _points(self) -> tuple[Array, Array]:
+        """Where the curve goes, by rising threshold."""
+
+    @abstractmethod
+    def _dress(self, ax: Any, earlier: float) -> None:
+        """Scales, labels and limits, which stay as low as for earlier curves."""
+
+    def plot(self, ax: Any = None, name: str | None = None, **line_kwargs: Any) -> Self:
+        """Draw the curve.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where; new axes by default. Further curves may be drawn in the same.
+        name : str, optional
+            Name in the legend; by default that of the display.
+        **line_kwargs : dict
+            Passed to ``ax.plot``.
+
+        Returns
+        -------
+        Self
+            The same object, with `ax_` and `line_`.
+        """
+        ax = _axes(ax)
+        earlier = float(ax.get_xlim()[0]) if ax.lines else np.inf
+        label = self.name if name is None else name
+        style = {"drawstyle": "steps-pre", "label": label} | line_kwargs
+        (self.line_,) = ax.plot(*_corners(*self._points()), **style)
+        self._dress(ax, earlier)
+        self.ax_ = ax
+        return self
+
+
+class _VerificationDisplay(_CurveDisplay[ErrorCurve]):
+    @classmethod
+    def from_scores(
+        cls, mated: ArrayLike, nonmated: ArrayLike, *, name: str | None = None
+    ) -> Self:
+        """Compute the curve.
+
+        Parameters
+        ----------
+        mated : array-like of shape (n_mated,)
+            Similarities of pairs of one subject.
+        nonmated : array-like of shape (n_nonmated,)
+            Similarities of pairs of two subjects.
+        name : str, optional
+            Name in the legend.
+
+        Returns
+        -------
+        Self
+            Ready to plot.
+        """
+        return cls(error_curve(mated, nonmated), name=name)
+
+
+class ROCDisplay(_VerificationDisplay):
+    """Plot of the true match rate, 1 - FNMR, against the false match rate.
+
+    Parameters
+    ----------
+    curve : ErrorCurve
+        The error rates.
+    name : str, optional
+        Name in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes, once plotted.
+    line_ : matplotlib Line2D
+        The curve, once plotted.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import ROCDisplay
+    >>> display = ROCDisplay.from_scores([0.9, 0.5], [0.5, 0.1], name="mine")
+    >>> display.curve.fmr
+    array([1. , 0.5, 0. , 0. ])
+    """
+
+    def _points(self) -> tuple[Array, Array]:
+        return 100.0 * self.curve.fmr, 100.0 * (1.0 - self.curve.fnmr)
+
+    def _dress(self, ax: Any, earlier: float) -> None:
+        ax.set(xlabel="false match rate, %", ylabel="true match rate, %")
+
+
+class DETDisplay(_VerificationDisplay):
+    """Plot of the detection error trade-off: FNMR against FMR, as normal deviates.
+
+    Scores that are normally distributed give straight lines. Rates of 0 and 1 have
+    no place on such axes; the curve runs out of them there.
+
+    Parameters
+    ----------
+    curve : ErrorCurve
+        The error rates.
+    name : str, optional
+        Name in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes, once plotted.
+    line_ : matplotlib Line2D
+        The curve, once plotted.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import DETDisplay
+    >>> display = DETDisplay.from_scores([0.9, 0.5], [0.5, 0.1], name="mine")
+    >>> display.curve.fnmr
+    array([0. , 0. , 0.5, 1. ])
+    """
+
+    def _points(self) -> tuple[Array, Array]:
+        return _deviates(self.curve.fmr), _deviates(self.curve.fnmr)
+
+    def _dress(self, ax: Any, earlier: float) -> None:
+        labels = [f"{100.0 * share:g}" for share in DEVIATE_TICKS]
+        ax.set_xticks(norm.ppf(DEVIATE_TICKS), labels)
+        ax.set_yticks(norm.ppf(DEVIATE_TICKS), labels)
+        smallest = min(_smallest(self.curve.fmr), _smallest(self.curve.fnmr))
+        low = DEVIATE_TICKS[smallest >= DEVIATE_TICKS].max(initial=DEVIATE_TICKS[0])
+        _limit(ax, min(norm.ppf(low), earlier), norm.ppf(DEVIATE_TICKS[-1]))
+        ax.set(xlabel="false match rate, %", ylabel="false non-match rate, %")
+
+
+class OpenSetDisplay(_CurveDisplay[OpenSetCurve]):
+    """Plot of FNIR against FPIR on logarithmic axes.
+
+    A rate of 0 has no place on such axes; the curve runs out of them there.
+
+    Parameters
+    ----------
+    curve : OpenSetCurve
+        The error rates, of `open_set_curve` or `open_set_curve_by_acceptance`.
+    name : str, optional
+        Name in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes, once plotted.
+    line_ : matplotlib Line2D
+        The curve, once plotted.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import OpenSetDisplay
+    >>> mated, strangers = [[0.9, 0.2], [0.3, 0.6]], [[0.1, 0.7]]
+    >>> display = OpenSetDisplay.from_scores(mated, [0, 1], strangers, name="mine")
+    >>> display.curve.fnir
+    array([0. , 0.5, 0.5, 1. ])
+    """
+
+    @classmethod
+    def from_scores(
+        cls,
+        mated_scores: ArrayLike,
+        mated_codes: ArrayLike,
+        nonmated_scores: ArrayLike,
+        *,
+        rank: int = 1,
+        name: str | None = None,
+    ) -> Self:
+        """Compute the curve.
+
+        Parameters
+        ----------
+        mated_scores : array-like of shape (n_mated, n_subjects)
+            Similarities of probes of enrolled subjects to all enrolled subjects.
+        mated_codes : array-like of int of shape (n_mated,)
+            Column of the true subject of each.
+        nonmated_scores : array-like of shape (n_nonmated, n_subjects)
+            Similarities of probes of strangers to the same enrolled subjects.
+        rank : int, default=1
+            How many candidates a search returns at most.
+        name : str, optional
+            Name in the legend.
+
+        Returns
+        -------
+        OpenSetDisplay
+            Ready to plot.
+        """
+        curve = open_set_curve(mated_scores, mated_codes, nonmated_scores, rank=rank)
+        return cls(curve, name=name)
+
+    def _points(self) -> tuple[Array, Array]:
+        return 100.0 * self.curve.fpir, 100.0 * self.curve.fnir
+
+    def _dress(self, ax: Any, earlier: float) -> None:
+        if ax.get_xscale() != "log":
+            earlier = np.inf
+        ax.set(xscale="log", yscale="log")
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_major_formatter("{x:g}")
+        smallest = min(_smallest(self.curve.fpir), _smallest(self.curve.fnir))
+        low = 10.0 ** np.floor(np.log10(100.0 * smallest))
+        _limit(ax, min(low, earlier), 100.0)
+        ax.set(
+            xlabel="false-positive identification rate, %",
+            ylabel="false-negative identification rate, %",
+        )
+
+
+class ScoreHistogramDisplay:
+    """Plot of how mated and non-mated scores are distributed.
+
+    Parameters
+    ----------
+    edges : array-like of shape (n_bins + 1,)
+        Edges of the bins, the same for both kinds.
+    mated, nonmated : array-like of shape (n_bins,)
+        Share of the comparisons of a kind in each bin.
+    name : str, optional
+        Name in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes, once plotted.
+    mated_, nonmated_ : matplotlib StepPatch
+        The histograms, once plotted.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import ScoreHistogramDisplay
+    >>> display = ScoreHistogramDisplay.from_scores([0.9, 0.5], [0.4, 0.1], bins=2)
+    >>> display.edges, display.mated, display.nonmated
+    (array([0.1, 0.5, 0.9]), array([0., 1.]), array([1., 0.]))
+    """
+
+    def __init__(
+        self,
+        edges: ArrayLike,
+        mated: ArrayLike,
+        nonmated: ArrayLike,
+        *,
+        name: str | None = None,
+    ) -> None:
+        self.edges = np.asarray(edges, dtype=np.float64)
+        self.mated = np.asarray(mated, dtype=np.float64)
+        self.nonmated = np.asarray(nonmated, dtype=np.float64)
+        self.name = name
+
+    @classmethod
+    def from_scores(
+        cls,
+        mated: ArrayLike,
+        nonmated: ArrayLike,
+        *,
+        bins: int | str | ArrayLike = 50,
+        name: str | None = None,
+    ) -> Self:
+        """Count the scores.
+
+        Parameters
+        ----------
+        mated : array-like of shape (n_mated,)
+            Similarities of pairs of one subject.
+        nonmated : array-like of shape (n_nonmated,)
+            Similarities of pairs of two subjects.
+        bins : int, str or array-like, default=50
+            Number or edges of the bins, as for ``numpy.histogram_bin_edges``.
+        name : str, optional
+            Name in the legend.
+
+        Returns
+        -------
+        ScoreHistogramDisplay
+            Ready to plot. Missing and infinite scores are in no bin but in the
+            denominators, so that the shares add up to less than 1 with them.
+
+        Raises
+        ------
+        ScoreError
+            No score is finite, or the bins do not suit.
+        """
+        own, other = as_scores(mated, "mated"), as_scores(nonmated, "nonmated")
+        both = np.concatenate([own, other])
+        finite = both[np.isfinite(both)]
+        if finite.size == 0:
+            raise ScoreError("No score is finite: there is nothing to count in bins")
+        try:
+            edges = np.histogram_bin_edges(finite, bins)
+        except (TypeError, ValueError) as error:
+            raise ScoreError(f"bins={bins!r} does not suit: {error}") from error
+        shares = (np.histogram(part, edges)[0] / part.size for part in (own, other))
+        return cls(edges, *shares, name=name)
+
+    def plot(self, ax: Any = None, name: str | None = None, **bar_kwargs: Any) -> Self:
+        """Draw both histograms.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where; new axes by default.
+        name : str, optional
+            Name before "mated" and "non-mated" in the legend; by default that of
+            the display.
+        **bar_kwargs : dict
+            Passed to ``ax.stairs``, for both.
+
+        Returns
+        -------
+        ScoreHistogramDisplay
+            The same object, with `ax_`, `mated_` and `nonmated_`.
+        """
+        ax = _axes(ax)
+        title = self.name if name is None else name
+        before = "" if title is None else f"{title}, "
+        style = {"label": f"{before}non-mated", "fill": True, "alpha": 0.5}
+        self.nonmated_ = ax.stairs(
+            100.0 * self.nonmated, self.edges, **(style | bar_kwargs)
+        )
+        style["label"] = f"{before}mated"
+        self.mated_ = ax.stairs(100.0 * self.mated, self.edges, **(style | bar_kwargs))
+        ax.set(xlabel="score", ylabel="comparisons, %")
+        self.ax_ = ax
+        return self
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Plots need matplotlib: install dualqml[plot]"
+        ) from error
+    return pyplot.subplots()[1]
+
+
+def _corners(x: Array, y: Array) -> tuple[Array, Array]:
+    """Leave out points in the middle of straight runs, of which there are many."""
+    still_x, still_y = np.diff(x) == 0.0, np.diff(y) == 0.0
+    straight = (still_x[:-1] & still_x[1:]) | (still_y[:-1] & still_y[1:])
+    # The ends stay.
+    keep = np.r_[True, ~straight, True][: x.size]
+    return x[keep], y[keep]
+
+
+def _deviates(shares: Array) -> Array:
+    return np.asarray(norm.ppf(np.clip(shares, BEYOND, 1.0 - BEYOND)))
+
+
+def _smallest(shares: Array) -> float:
+    """The smallest rate that is not 0, at most 1 %."""
+    return float(shares[shares > 0.0].min(initial=0.01))
+
+
+def _limit(ax: Any, low: float, high: float) -> None:
+    ax.set(xlim=(low, high), ylim=(low, high))

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Open-set identification: searches for subjects who may not be enrolled.
+
+Terms are those of ISO/IEC 19795-1. A search compares a probe with all enrolled
+subjects and returns those with ``score >= threshold``, at most the first `rank` of
+them. A mated search, of an enrolled subject, errs if it does not return that subject
+(FNIR); a non-mated search, of a stranger, errs if it returns anybody (FPIR).
+
+A recogniser may decide by another score than it ranks by whether the best candidate
+is accepted at all; the functions that end in ``_by_acceptance`` measure that. A
+missing score (NaN) is below all others and is never returned.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dualqml.core.arrays import Array, Mask
+from dualqml.evaluation._scores import ScoreError, as_score_rows, as_scores, as_share
+from dualqml.evaluation.cmc import true_ranks
+from dualqml.evaluation.verification import error_curve, fnmr_at_fmr
+
+
+@dataclass(frozen=True, eq=False)
+class OpenSetCurve:
+    """Error rates of searches at all thresholds at which they change.
+
+    Attributes
+    ----------
+    thresholds : ndarray of shape (n_thresholds,)
+        The distinct scores that decide, rising, and above them infinity, where
+        nothing is returned (NaN if a score is itself +inf, as in `ErrorCurve`).
+    fpir : ndarray of shape (n_thresholds,)
+        False-positive identification rate at each threshold, falling to 0.
+    fnir : ndarray of shape (n_thresholds,)
+        False-negative identification rate at each threshold, rising to 1.
+    n_missing_mated, n_missing_nonmated : int
+        How many searches had no score at all.
+    """
+
+    thresholds: Array
+    fpir: Array
+    fnir: Array
+    n_missing_mated: int = 0
+    n_missing_nonmated: int = 0
+
+
+@dataclass(frozen=True)
+class OpenSetPoint:
+    """Error rates of searches at one threshold.
+
+    Attributes
+    ----------
+    threshold : float
+        Candidates are returned if ``score >= threshold``.
+    fpir : float
+        False-positive identification rate.
+    fnir : float
+        False-negative identification rate.
+    n_mated, n_nonmated : int
+        Number of searches, those without a score too.
+    n_missing_mated, n_missing_nonmated : int
+        How many of them had no score at all.
+    """
+
+    threshold: float
+    fpir: float
+    fnir: float
+    n_mated: int
+    n_nonmated: int
+    n_missing_mated: int = 0
+    n_missing_nonmated: int = 0
+
+
+def open_set_curve(
+    mated_scores: ArrayLike,
+    mated_codes: ArrayLike,
+    nonmated_scores: ArrayLike,
+    *,
+    rank: int = 1,
+) -> OpenSetCurve:
+    """Error rates of searches as exact step functions of the threshold.
+
+    Parameters
+    ----------
+    mated_scores : array-like of shape (n_mated, n_subjects)
+        Similarities of probes of enrolled subjects to all enrolled subjects.
+    mated_codes : array-like of int of shape (n_mated,)
+        Column of the true subject of each.
+    nonmated_scores : array-like of shape (n_nonmated, n_subjects)
+        Similarities of probes of strangers to the same enrolled subjects.
+    rank : int, default=1
+        How many candidates a search returns at most; ties go to the first column,
+        as in `true_ranks`.
+
+    Returns
+    -------
+    OpenSetCurve
+        The rates. Their thresholds are the scores of true subjects within the rank
+        and the best scores of strangers, as nothing changes at others.
+
+    Raises
+    ------
+    ScoreError
+        The shapes do not fit, there are no searches of a kind, or the rank is
+        below 1.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import open_set_curve
+    >>> mated = [[0.9, 0.2], [0.3, 0.6], [0.5, 0.4]]
+    >>> curve = open_set_curve(mated, [0, 1, 1], [[0.1, 0.7], [0.3, 0.2]])
+    >>> curve.thresholds
+    array([0.3, 0.6, 0.7, 0.9, inf])
+    >>> curve.fpir
+    array([1. , 0.5, 0.5, 0. , 0. ])
+    >>> curve.fnir.round(2)
+    array([0.33, 0.33, 0.67, 0.67, 1.  ])
+    """
+    searches = _searches(mated_scores, mated_codes, nonmated_scores, rank)
+    return searches.curve()
+
+
+def fnir_at_fpir(
+    mated_scores: ArrayLike,
+    mated_codes: ArrayLike,
+    nonmated_scores: ArrayLike,
+    *,
+    fpir: float = 0.01,
+    rank: int = 1,
+) -> OpenSetPoint:
+    """False-negative identification rate where false alarms are rare enough.
+
+    Parameters
+    ----------
+    mated_scores : array-like of shape (n_mated, n_subjects)
+        Similarities of probes of enrolled subjects to all enrolled subjects.
+    mated_codes : array-like of int of shape (n_mated,)
+        Column of the true subject of each.
+    nonmated_scores : array-like of shape (n_nonmated, n_subjects)
+        Similarities of probes of strangers to the same enrolled subjects.
+    fpir : float, default=0.01
+        The largest share of searches of strangers that may return anybody.
+    rank : int, default=1
+        How many candidates a search returns at most.
+
+    Returns
+    -------
+    OpenSetPoint
+        The lowest threshold of `open_set_curve` whose measured FPIR is not above
+        the target, and the rates there.
+
+    Raises
+    ------
+    ScoreError
+        The shapes do not fit, there are no searches of a kind, or the target or
+        the rank is out of range.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import fnir_at_fpir
+    >>> mated = [[0.9, 0.2], [0.3, 0.6], [0.5, 0.4]]
+    >>> strangers = [[0.1, 0.7], [0.3, 0.2]]
+    >>> point = fnir_at_fpir(mated, [0, 1, 1], strangers, fpir=0.5)
+    >>> point.threshold, point.fpir, round(point.fnir, 2)
+    (0.6, 0.5, 0.33)
+    """
+    searches = _searches(mated_scores, mated_codes, nonmated_scores, rank)
+    return searches.point(fpir)
+
+
+def open_set_curve_by_acceptance(
+    mated_acceptance: ArrayLike,
+    mated_found: ArrayLike,
+    nonmated_acceptance: ArrayLike,
+) -> OpenSetCurve:
+    """Error rates of searches that are accepted by a score of their own.
+
+    Parameters
+    ----------
+    mated_acceptance : array-like of shape (n_mated,)
+        By which score each search of an enrolled subject is accepted: it returns
+        its candidates if this is the threshold or more, and else nobody.
+    mated_found : array-like of bool of shape (n_mated,)
+        Whether the true subject is among the candidates of each, for example
+        ``true_ranks(scores, codes) <= rank``.
+    nonmated_acceptance : array-like of shape (n_nonmated,)
+        By which score each search of a stranger is accepted.
+
+    Returns
+    -------
+    OpenSetCurve
+        The rates: the FNIR is the share of mated searches that are not both
+        accepted and right, the FPIR that of the non-mated ones accepted.
+
+    Raises
+    ------
+    ScoreError
+        The shapes do not fit or there are no searches of a kind.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import open_set_curve_by_acceptance
+    >>> curve = open_set_curve_by_acceptance([3.0, 2.0], [True, False], [1.0])
+    >>> curve.thresholds, curve.fpir, curve.fnir
+    (array([ 1.,  3., inf]), array([1., 0., 0.]), array([0.5, 0.5, 1. ]))
+    """
+    searches = _accepted(mated_acceptance, mated_found, nonmated_acceptance)
+    return searches.curve()
+
+
+def fnir_at_fpir_by_acceptance(
+    mated_acceptance: ArrayLike,
+    mated_found: ArrayLike,
+    nonmated_acceptance: ArrayLike,
+    *,
+    fpir: float = 0.01,
+) -> OpenSetPoint:
+    """`fnir_at_fpir` of searches that are accepted by a score of their own.
+
+    Parameters
+    ----------
+    mated_acceptance : array-like of shape (n_mated,)
+        By which score each search of an enrolled subject is accepted.
+    mated_found : array-like of bool of shape (n_mated,)
+        Whether the true subject is among the candidates of each.
+    nonmated_acceptance : array-like of shape (n_nonmated,)
+        By which score each search of a stranger is accepted.
+    fpir : float, default=0.01
+        The largest share of searches of strangers that may be accepted.
+
+    Returns
+    -------
+    OpenSetPoint
+        The lowest threshold of `open_set_curve_by_acceptance` whose measured FPIR
+        is not above the target, and the rates there.
+
+    Raises
+    ------
+    ScoreError
+        The shapes do not fit, there are no searches of a kind, or the target is
+        not from 0 to 1.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import fnir_at_fpir_by_acceptance
+    >>> point = fnir_at_fpir_by_acceptance([3.0, 2.0], [True, False], [1.0], fpir=0.0)
+    >>> point.threshold, point.fnir
+    (3.0, 0.5)
+    """
+    searches = _accepted(mated_acceptance, mated_found, nonmated_acceptance)
+    return searches.point(fpir)
+
+
+@dataclass(frozen=True, eq=False)
+class _Searches:
+    """Each search as one comparison, so that verification does the counting.
+
+    `deciding` is the score up to which a mated search returns its true subject, NaN
+    if it never does; `alarm` that up to which a non-mated search returns anybody.
+    """
+
+    deciding: Array
+    alarm: Array
+    n_missing_mated: int
+
+    @property
+    def n_missing_nonmated(self) -> int:
+        return int(np.count_nonzero(np.isnan(self.alarm)))
+
+    def curve(self) -> OpenSetCurve:
+        curve = error_curve(self.deciding, self.alarm)
+        return OpenSetCurve(
+            thresholds=curve.thresholds,
+            fpir=curve.fmr,
+            fnir=curve.fnmr,
+            n_missing_mated=self.n_missing_mated,
+            n_missing_nonmated=self.n_missing_nonmated,
+        )
+
+    def point(self, fpir: float) -> OpenSetPoint:
+        target = as_share(fpir, "fpir")
+        point = fnmr_at_fmr(self.deciding, self.alarm, fmr=target)
+        return OpenSetPoint(
+            threshold=point.threshold,
+            fpir=point.fmr,
+            fnir=point.fnmr,
+            n_mated=point.n_mated,
+            n_nonmated=point.n_nonmated,
+            n_missing_mated=self.n_missing_mated,
+            n_missing_nonmated=self.n_missing_nonmated,
+        )
+
+
+def _searches(
+    mated_scores: ArrayLike,
+    mated_codes: ArrayLike,
+    nonmated_scores: ArrayLike,
+    rank: int,
+) -> _Searches:
+    mated = as_score_rows(mated_scores, "mated_scores")
+    other = as_score_rows(nonmated_scores, "nonmated_scores")
+    if mated.shape[1] != other.shape[1]:
+        raise ScoreError(
+            "Searches must be of the same enrolled subjects: mated_scores have "
+            f"{mated.shape[1]} columns and nonmated_scores {other.shape[1]}"
+        )
+    if rank < 1:
+        raise ScoreError(f"rank must be at least 1 candidate; got {rank}")
+    codes = _codes(mated_codes, mated.shape)
+    # Whoever is ahead of the true subject has its score or more, so no threshold
+    # that keeps the true subject changes its rank.
+    found = true_ranks(mated, codes) <= rank
+    own = mated[np.arange(codes.size), codes]
+    return _Searches(
+        deciding=np.where(found, own, np.nan),
+        alarm=np.fmax.reduce(other, axis=1),
+        n_missing_mated=int(np.count_nonzero(np.isnan(mated).all(axis=1))),
+    )
+
+
+def _codes(mated_codes: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    codes = np.asarray(mated_codes)
+    if codes.dtype.kind not in "iu" or codes.shape != shape[:1]:
+        raise ScoreError(
+            f"mated_codes must be an integer for each of the {shape[0]} rows of "
+            f"mated_scores; got {codes.dtype} of shape {codes.shape}"
+        )
+    if codes.min() < 0 or codes.max() >= shape[1]:
+        raise ScoreError(
+            f"mated_codes must be columns of mated_scores, 0 to {shape[1] - 1}; got "
+            f"{codes.min()} to {codes.max()}. Searches of subjects who are not "
+            "enrolled belong to nonmated_scores."
+        )
+    return codes
+
+
+def _accepted(
+    mated_acceptance: ArrayLike, mated_found: ArrayLike, nonmated_acceptance: ArrayLike
+) -> _Searches:
+    acceptance = as_scores(mated_acceptance, "mated_acceptance")
+    found: Mask = np.asarray(mated_found)
+    if found.dtype != np.bool_ or found.shape != acceptance.shape:
+        raise ScoreError(
+            f"mated_found must be True or False for each of the {acceptance.size} "
+            f"mated searches, for example true_ranks(scores, codes) <= rank; got "
+            f"{found.dtype} of shape {found.shape}"
+        )
+    return _Searches(
+        deciding=np.where(found, acceptance, np.nan),
+        alarm=as_scores(nonmated_acceptance, "nonmated_acceptance"),
+        n_missing_mated=int(np.count_nonzero(np.isnan(acceptance))),
+    )
