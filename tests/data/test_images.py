@@ -252,5 +252,5 @@ def test_without_pillow_it_says_what_to_install(tmp_path, monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(MissingDependencyError, match=r"install dualqml\[demo\]"):
+    with pytest.raises(MissingDependencyError, match=r"install dualqml\[images\]"):
         read_image(tmp_path / "a.png", (8, 8))

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dualqml.core import DualQMLError
+from dualqml.core import DualQMLError, FileError
 from dualqml.experiments.paper import ODDITIES
 from dualqml.experiments.report import render_report, write_report
 from dualqml.experiments.report_facts import png
-from dualqml.experiments.results import Results, StoreError
+from dualqml.experiments.results import Results
 from tests.experiments.factory import (
     make_failure,
     make_result,
@@ -298,7 +298,7 @@ class TestFile:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr("os.fsync", full)
-        with pytest.raises(StoreError, match="No space left"):
+        with pytest.raises(FileError, match="No space left"):
             write_report(Results([make_result()]), path)
         assert path.read_text() == "old"
         assert list(tmp_path.iterdir()) == [path]

@@ -3,6 +3,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
@@ -201,3 +202,23 @@ def test_wrong_number_of_features_is_an_error():
 def test_wrong_parameters_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         DualQMLW(**wrong).fit(X, y)
+
+
+@pytest.mark.parametrize("descriptor", [None, "local"])
+def test_prepared_samples_give_the_same_fit(descriptor):
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:60], y[:60]
+    model = DualQMLW(image_shape=(8, 8), descriptor=descriptor, rule="max")
+    parts = [model.prepare(X[rows]) for rows in (slice(0, 25), slice(25, 70))]
+    joined = type(parts[0]).joined(parts)
+    order = np.random.default_rng(0).permutation(60)
+    prepared = clone(model).fit_prepared(joined.take(order), y[order])
+    fresh = clone(model).fit(X[order], y[order])
+    np.testing.assert_allclose(
+        prepared.decision_function(X), fresh.decision_function(X), atol=1e-9
+    )
+    assert prepared.n_features_in_ == 64
+    with pytest.raises(ValueError, match="60 samples need as many labels"):
+        model.fit_prepared(joined, y[:-1])
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        model.fit_prepared(joined, np.zeros(60))

@@ -45,7 +45,7 @@ def test_features_have_unit_norm(options):
 @by_options
 def test_training_samples_are_transformed_to_what_was_learnt(options):
     metric = WithinMetric(**options)
-    learnt = metric.learn(metric.geometry(X), y)
+    learnt = metric.learn(metric.geometry(metric.prepare(X)), y)
     fitted = WithinMetric(**options).fit(X, y)
     np.testing.assert_allclose(fitted.transform(X), learnt, atol=1e-8)
 

@@ -2,12 +2,13 @@
 """The QML problem as pure functions on arrays.
 
 Problem (5) of the paper for every class, its solvers and a certificate of what
-they return. Nothing here knows of estimators, images or files.
+they return. Nothing here knows of estimators or images.
 """
 
 from dualqml.core.certificate import Certificate, certify
 from dualqml.core.exceptions import (
     DualQMLError,
+    FileError,
     InfeasibleError,
     MissingDependencyError,
     SolverError,
@@ -20,6 +21,7 @@ from dualqml.core.spectrum import ScatterSpectrum, scatter_spectrum
 __all__ = [
     "Certificate",
     "DualQMLError",
+    "FileError",
     "InfeasibleError",
     "MissingDependencyError",
     "QMLSolution",

@@ -16,3 +16,7 @@ class SolverError(DualQMLError, RuntimeError):
 
 class MissingDependencyError(DualQMLError, ImportError):
     """An optional dependency is needed and not installed."""
+
+
+class FileError(DualQMLError, OSError):
+    """A file cannot be read or written."""

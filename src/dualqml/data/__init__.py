@@ -6,12 +6,14 @@ from dualqml.data.arrays import load_mat, load_npz
 from dualqml.data.casia_palm import load_casia_palm
 from dualqml.data.csv_list import load_csv
 from dualqml.data.database import Database, DatabaseError
+from dualqml.data.faces import Face, NoFaceError, SeveralFacesError, find_faces
 from dualqml.data.feret import load_feret
 from dualqml.data.folder import load_folder
 from dualqml.data.frgc import load_frgc
 from dualqml.data.geometry import align_eyes, crop, resize, to_grey
 from dualqml.data.iitd_ear import load_iitd_ear
 from dualqml.data.orl import load_orl
+from dualqml.data.photographs import FaceCropper, FaceEmbedder
 from dualqml.data.photometry import PhotometricNormaliser, Photometry
 from dualqml.data.pie import load_pie
 from dualqml.data.pipeline_steps import Cropper, EyeAligner, GreyConverter, Resizer
@@ -26,13 +28,19 @@ __all__ = [
     "DatabaseError",
     "DatabaseInfo",
     "EyeAligner",
+    "Face",
+    "FaceCropper",
+    "FaceEmbedder",
     "GreyConverter",
+    "NoFaceError",
     "PhotometricNormaliser",
     "Photometry",
     "Resizer",
+    "SeveralFacesError",
     "Split",
     "align_eyes",
     "crop",
+    "find_faces",
     "fixed_split",
     "load_ar",
     "load_casia_palm",

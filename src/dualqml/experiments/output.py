@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualqml.core.files import write_text
 from dualqml.data import DATABASES, Database, load_database
 from dualqml.experiments.comparisons import comparison_table
-from dualqml.experiments.files import write_text
 from dualqml.experiments.rendering import to_latex, to_markdown
 from dualqml.experiments.report import write_report
 from dualqml.experiments.results import Results, StoreError
@@ -114,7 +114,9 @@ def write_output(folder: Path, *, with_paper: bool = False) -> Written:
     Raises
     ------
     StoreError
-        There are no results, or something cannot be written.
+        There are no results.
+    FileError
+        Something cannot be written.
     """
     results = Results(read_results(folder / RESULTS_FILE))
     if not results.by_unit:

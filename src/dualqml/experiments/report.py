@@ -2,7 +2,7 @@
 """A report of results: one HTML file that needs nothing else."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualqml.core.files import write_text
 from dualqml.experiments import report_facts, report_sections
-from dualqml.experiments.files import write_text
 from dualqml.experiments.labels import database_label, listed
 from dualqml.experiments.results import Results
 
@@ -59,7 +59,7 @@ def write_report(
 
     Raises
     ------
-    StoreError
+    FileError
         It cannot be written.
 
     Examples
@@ -103,6 +103,28 @@ def render_report(
         ("paper", "The paper's tables", report_facts.oddities() if with_paper else ""),
         ("repeat", "How to repeat it", report_facts.commands(command)),
     ]
+    names = [database_label(name) for name in results.databases]
+    title = " on ".join(filter(None, ["Recognition errors", listed(names)]))
+    return render_page(title, sections)
+
+
+def render_page(title: str, sections: Sequence[tuple[str, str, str]]) -> str:
+    """A self-contained HTML page.
+
+    Parameters
+    ----------
+    title : str
+        Its heading, as plain text.
+    sections : sequence of (str, str, str)
+        Anchor, heading and content of each section; those without content are
+        left out. Heading and content are HTML.
+
+    Returns
+    -------
+    str
+        The page.
+    """
+    title = escape(title)
     shown = [section for section in sections if section[2]]
     contents = "".join(
         f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in shown
@@ -111,8 +133,6 @@ def render_report(
         f'<section id="{name}">\n<h2>{heading}</h2>\n{content}\n</section>'
         for name, heading, content in shown
     )
-    names = [database_label(name) for name in results.databases]
-    title = escape(" on ".join(filter(None, ["Recognition errors", listed(names)])))
     page = f"""<!DOCTYPE html>
 <html lang="en">
 <head>

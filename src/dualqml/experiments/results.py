@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from dualqml.core import DualQMLError
+from dualqml.core import FileError
 from dualqml.experiments.protocol import Unit, in_paper_order
 from dualqml.extractors.methods import METHODS
 
@@ -22,7 +22,7 @@ OURS = ("DualQML (max)", "DualQML", "DualQML-W")
 TUNED = " (tuned)"
 
 
-class StoreError(DualQMLError, OSError):
+class StoreError(FileError):
     """Results cannot be read or written."""
 
 

@@ -48,14 +48,19 @@ class SupervisedExtractor(
             The fitted estimator.
         """
         data, target = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        codes = self._class_codes(target)
+        self._fit(data.astype(np.float64, copy=False), codes)
+        return self
+
+    def _class_codes(self, target: NDArray[Any]) -> Index:
+        """Set `classes_` and return the class numbers of the samples."""
         self.classes_, codes = class_codes(target)
         if self.classes_.size < 2:
             raise ValueError(
                 f"{type(self).__name__} tells classes apart and needs samples of at "
                 f"least 2 classes; got 1 class ({self.classes_[0]!r})"
             )
-        self._fit(data.astype(np.float64, copy=False), codes)
-        return self
+        return codes
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Compute the features of samples.

@@ -11,6 +11,7 @@ Training samples are placed once (`KernelGeometry`, `LinearGeometry`); folds of
 a cross-validation are restrictions that share the kernel and the tangents.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -28,6 +29,40 @@ Kernel = Literal["rbf", "linear"]
 
 #: Variances of kernel coordinates at or below this fraction of the largest are noise.
 _KERNEL_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedSamples:
+    """Training samples with what is computed of each by itself.
+
+    Attributes
+    ----------
+    inputs : ndarray of shape (n_samples, d)
+        Pixels, descriptors or vectors, at unit norm.
+    tangents : ndarray of shape (n_motions, n_samples, d) or None
+        How each sample may change.
+    n_features : int
+        Number of features of the samples before.
+    """
+
+    inputs: Array
+    tangents: Array | None
+    n_features: int
+
+    def take(self, rows: Index) -> "PreparedSamples":
+        """Some of the samples."""
+        tangents = None if self.tangents is None else self.tangents[:, rows]
+        return PreparedSamples(self.inputs[rows], tangents, self.n_features)
+
+    @classmethod
+    def joined(cls, parts: Sequence["PreparedSamples"]) -> "PreparedSamples":
+        """The samples of all parts, one after the other; all of the same kind."""
+        tangents = [part.tangents for part in parts if part.tangents is not None]
+        return cls(
+            np.concatenate([part.inputs for part in parts]),
+            np.concatenate(tangents, axis=1) if tangents else None,
+            parts[0].n_features,
+        )
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,18 @@
 """DualQML in a within-class metric: the extension that leads."""
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._compat import Interval, StrOptions
 from dualqml.extractors._images import ImageShape
-from dualqml.extractors._within import Geometry
+from dualqml.extractors._within import Geometry, PreparedSamples
 from dualqml.extractors.dual_qml_classifier import DualQMLClassifier, Rule
 from dualqml.extractors.within_metric import Descriptor, KernelChoice, WithinMetric
 
@@ -129,9 +129,58 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self.tol = tol
         self.n_jobs = n_jobs
 
+    def prepare(self, X: ArrayLike) -> PreparedSamples:
+        """Compute what a fit needs of each training sample by itself.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Training samples.
+
+        Returns
+        -------
+        PreparedSamples
+            For :meth:`fit_prepared`. Parts can be joined and taken apart, so that
+            samples may come and go without preparing the others again.
+        """
+        self._validate_params()
+        data = check_array(X, dtype=np.float64)
+        return self._metric(1.0, 1.0).prepare(data)
+
+    def fit_prepared(self, samples: PreparedSamples, y: ArrayLike) -> Self:
+        """Learn from samples that have been prepared; the same as ``fit``.
+
+        Parameters
+        ----------
+        samples : PreparedSamples
+            From :meth:`prepare` of an estimator with the same `image_shape`,
+            `kappa` and `descriptor`.
+        y : array-like of shape (n_samples,)
+            Class labels, at least two different ones.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        self._validate_params()
+        target = np.asarray(y)
+        if target.shape != samples.inputs.shape[:1]:
+            raise ValueError(
+                f"{samples.inputs.shape[0]} samples need as many labels, got an array "
+                f"of shape {target.shape}"
+            )
+        self.n_features_in_ = samples.n_features
+        codes = self._class_codes(target)
+        self._fit_samples(samples, codes)
+        return self
+
     def _fit(self, data: Array, codes: Index) -> None:
+        self._fit_samples(self._metric(1.0, 1.0).prepare(data), codes)
+
+    def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
         metric = self._metric(self.rho, self.width)
-        self._fit_at(metric, metric.geometry(data), codes, self.lam, self.rule)
+        self._fit_at(metric, metric.geometry(samples), codes, self.lam, self.rule)
 
     def _metric(self, rho: float, width: float) -> WithinMetric:
         return WithinMetric(

@@ -14,7 +14,12 @@ from dualqml.extractors._neighbours import class_similarities
 from dualqml.extractors._pinned import PinnedFilters
 from dualqml.extractors._profiles import centred, profile_gallery
 from dualqml.extractors._threads import one_blas_thread
-from dualqml.extractors._within import Geometry, KernelGeometry, within_spectrum
+from dualqml.extractors._within import (
+    Geometry,
+    KernelGeometry,
+    PreparedSamples,
+    within_spectrum,
+)
 from dualqml.extractors.dual_qml_classifier import Rule
 from dualqml.extractors.dual_qml_w import DualQMLW
 from dualqml.extractors.within_metric import Descriptor, KernelChoice
@@ -160,7 +165,7 @@ class DualQMLWCV(DualQMLW):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _fit(self, data: Array, codes: Index) -> None:
+    def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
         rhos, lams = _positive("rhos", self.rhos), _positive("lams", self.lams)
         widths = _positive("widths", self.widths)
         if not self.rules or any(rule not in ("cosine", "max") for rule in self.rules):
@@ -168,7 +173,7 @@ class DualQMLWCV(DualQMLW):
                 "rules must name at least one of 'cosine' and 'max', got "
                 f"{self.rules!r}"
             )
-        geometry = self._metric(1.0, widths[0]).geometry(data)
+        geometry = self._metric(1.0, widths[0]).geometry(samples)
         self.cv_losses_ = None
         self.best_rule_ = self.rules[-1]
         self.best_rho_, self.best_lam_ = float(rhos[0]), float(lams[0])

@@ -16,6 +16,7 @@ from dualqml.extractors._within import (
     Geometry,
     KernelGeometry,
     LinearGeometry,
+    PreparedSamples,
     within_spectrum,
 )
 from dualqml.extractors.local_descriptors import local_descriptors
@@ -135,7 +136,7 @@ class WithinMetric(SupervisedExtractor):
         self.descriptor = descriptor
 
     def _fit(self, data: Array, codes: Index) -> None:
-        self.learn(self.geometry(data), codes)
+        self.learn(self.geometry(self.prepare(data)), codes)
 
     def learn(self, geometry: Geometry, codes: Index) -> Array:
         """Learn from training samples that have been placed.
@@ -183,8 +184,8 @@ class WithinMetric(SupervisedExtractor):
         # A single feature has no direction to keep, only its size.
         return data if data.shape[1] == 1 else unit_rows(data)
 
-    def geometry(self, data: Array) -> Geometry:
-        """Place training samples, with their tangents if they are images.
+    def prepare(self, data: Array) -> PreparedSamples:
+        """What is computed of each training sample by itself.
 
         Parameters
         ----------
@@ -193,8 +194,10 @@ class WithinMetric(SupervisedExtractor):
 
         Returns
         -------
-        Geometry
-            What all folds and every rho share.
+        PreparedSamples
+            Inputs of the metric and, of images, how they change when moved. With
+            descriptors this is most of the work of a fit, and none of it depends
+            on the other samples: it can be kept when samples come and go.
         """
         rows = self._inputs(data)
         images = self.image_shape is not None or self.descriptor is not None
@@ -205,7 +208,22 @@ class WithinMetric(SupervisedExtractor):
                 tangents = tangent_images(rows, shape)
             elif self.kappa > 0.0:
                 tangents = tangent_features(data, shape, self._inputs)
-        few = data.shape[0] <= _MOST_KERNEL_SAMPLES
+        return PreparedSamples(rows, tangents, data.shape[1])
+
+    def geometry(self, samples: PreparedSamples) -> Geometry:
+        """Place training samples.
+
+        Parameters
+        ----------
+        samples : PreparedSamples
+            From :meth:`prepare`.
+
+        Returns
+        -------
+        Geometry
+            What all folds and every rho share.
+        """
+        few = samples.inputs.shape[0] <= _MOST_KERNEL_SAMPLES
         if self.kernel == "rbf" or (self.kernel == "auto" and few):
-            return KernelGeometry(rows, tangents, width=self.width)
-        return LinearGeometry(rows, tangents)
+            return KernelGeometry(samples.inputs, samples.tangents, width=self.width)
+        return LinearGeometry(samples.inputs, samples.tangents)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writing a file whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from dualqml.core.exceptions import FileError
+
+#: Characters of a file's name that its temporary file shows: names have a limit.
+_SHOWN = 48
+
+
+def write_atomically(
+    path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]
+) -> None:
+    """Write a file so that at any moment the old or the new one is there, whole.
+
+    The content goes to a temporary file in the same folder, which takes the
+    place of the old one when it is safe on the disk. A process that is killed
+    may leave the temporary file, whose name starts with a dot.
+
+    Parameters
+    ----------
+    path : path
+        The file; its folder is made if it is not there. A file that was there
+        keeps its permissions.
+    parts : iterable of bytes or memoryview
+        The content, one part after the other.
+
+    Raises
+    ------
+    FileError
+        It cannot be written; the old file is untouched.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dualqml.core.files import write_atomically
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder, "a.bin"), [b"hel", b"lo"])
+    ...     Path(folder, "a.bin").read_bytes()
+    b'hello'
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        name = f".{path.name[:_SHOWN]}.{secrets.token_hex(8)}.tmp"
+        temporary = path.with_name(name)
+        # The system applies the user's mask to these permissions.
+        file = os.open(temporary, _FLAGS, 0o666)
+        with os.fdopen(file, "wb") as stream:
+            for part in parts:
+                stream.write(part)
+            stream.flush()
+            os.fsync(stream.fileno())
+        with suppress(FileNotFoundError):
+            os.chmod(temporary, path.stat().st_mode & 0o777)
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        reason = error.strerror or error
+        raise FileError(f"{path} cannot be written: {reason}") from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file in UTF-8 by `write_atomically`.
+
+    Parameters
+    ----------
+    path : path
+        The file; its folder is made if it is not there.
+    text : str
+        The content.
+
+    Raises
+    ------
+    FileError
+        It cannot be written; the old file is untouched.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dualqml.core.files import write_text
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_text(Path(folder, "new", "a.txt"), "hello")
+    ...     Path(folder, "new", "a.txt").read_text()
+    'hello'
+    """
+    # As text files are written elsewhere: with the line ends of the system.
+    write_atomically(path, [text.replace("\n", os.linesep).encode()])
+
+
+# Not followed where somebody else has put a link of that name; bytes as they are.
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the new name survive a loss of power, where the system can do that."""
+    with suppress(OSError):
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How well a recogniser verifies, identifies and tells strangers, on your own data."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dualqml.core.arrays import Array
+from dualqml.data import DatabaseError
+from dualqml.evaluation import (
+    Interval,
+    bootstrap_interval,
+    cmc_curve,
+    equal_error_rate,
+    fnir_at_fpir,
+    fnmr_at_fmr,
+)
+from dualqml.extractors._neighbours import class_similarities, unit_rows
+from dualqml.extractors._subspace import class_means
+from dualqml.recognition import Recognizer
+
+#: Rows of the tables beside the recogniser's own: what many people use today.
+NEAREST, CLASS_MEAN = "nearest neighbour, cosine", "class mean, cosine"
+
+#: Measures, in the order of the table: heading, and what computes it.
+MEASURES: Mapping[str, Callable[["Trial"], float]] = {
+    "rank-1 error": lambda trial: 1.0 - cmc_curve(trial.mated, trial.codes)[0],
+    "EER": lambda trial: equal_error_rate(trial.genuine, trial.impostor),
+    "FNMR at FMR 0.1 %": lambda trial: (
+        fnmr_at_fmr(trial.genuine, trial.impostor, fmr=1e-3).fnmr
+    ),
+    "FNIR at FPIR 10 %": lambda trial: trial.fnir(0.1),
+    "FNIR at FPIR 1 %": lambda trial: trial.fnir(0.01),
+}
+
+
+class Trial(NamedTuple):
+    """Scores of one division into enrolled people and strangers.
+
+    Attributes
+    ----------
+    mated : ndarray of shape (n_mated, n_subjects)
+        Scores of other images of enrolled people.
+    codes : ndarray of int of shape (n_mated,)
+        Their columns.
+    nonmated : ndarray of shape (n_nonmated, n_subjects)
+        Scores of images of strangers.
+    strangers : ndarray of shape (n_nonmated,)
+        Who they are.
+    """
+
+    mated: Array
+    codes: NDArray[np.int64]
+    nonmated: Array
+    strangers: NDArray[np.str_]
+
+    @property
+    def genuine(self) -> Array:
+        """Scores of mated comparisons."""
+        return np.asarray(self.mated[np.arange(self.codes.size), self.codes])
+
+    @property
+    def impostor(self) -> Array:
+        """Scores of strangers compared with every enrolled person."""
+        return self.nonmated.ravel()
+
+    def fnir(self, fpir: float) -> float:
+        """False negative identification rate at a false positive one."""
+        return float(
+            fnir_at_fpir(self.mated, self.codes, self.nonmated, fpir=fpir).fnir
+        )
+
+
+@dataclass(frozen=True)
+class OpenSetEvaluation:
+    """Scores of several divisions, by the row of the table.
+
+    Attributes
+    ----------
+    name : str
+        The data.
+    m : int
+        Enrolled images of each person.
+    n_enrolled, n_strangers : int
+        People of each kind.
+    trials : dict of str to list of Trial
+        By row, one for each division.
+    """
+
+    name: str
+    m: int
+    n_enrolled: int
+    n_strangers: int
+    trials: dict[str, list[Trial]] = field(default_factory=dict)
+
+    def values(self, row: str, measure: str) -> Array:
+        """A measure in per cent, for each division."""
+        return np.array([100.0 * MEASURES[measure](t) for t in self.trials[row]])
+
+    def interval(self, row: str, fpir: float, *, n_resamples: int = 300) -> Interval:
+        """FNIR in the first division, with an interval from drawing people anew."""
+        trial = self.trials[row][0]
+        people = np.char.add("e", trial.codes.astype(str))
+        strangers = np.char.add("s", trial.strangers.astype(str))
+
+        def rate(mated: Array, codes: Any, nonmated: Array) -> float:
+            return float(fnir_at_fpir(mated, codes, nonmated, fpir=fpir).fnir)
+
+        return bootstrap_interval(
+            rate,
+            (trial.mated, trial.codes, people),
+            (trial.nonmated, strangers),
+            n_resamples=n_resamples,
+        )
+
+
+def evaluate_open_set(
+    rows: NDArray[Any],
+    labels: Sequence[str] | NDArray[np.str_],
+    *,
+    name: str = "data",
+    m: int = 3,
+    strangers: float = 1.0 / 3.0,
+    repeats: int = 5,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> OpenSetEvaluation:
+    """Enrol some of the people, and ask with the others and with other images.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_samples, height, width) or (n_samples, p)
+        Images or vectors.
+    labels : sequence of str
+        Who is on them.
+    name : str
+        What to call the data.
+    m : int, default=3
+        Enrolled images of each person; of one with m or fewer, all but one.
+    strangers : float, default=1/3
+        Share of the people who are not enrolled.
+    repeats : int, default=5
+        Random divisions.
+    seed : int, default=0
+        Seed of the divisions.
+    progress : callable, optional
+        Called with the divisions done and all of them.
+    **settings : dict
+        Passed to `Recognizer`.
+
+    Returns
+    -------
+    OpenSetEvaluation
+        Scores of the recogniser and of two simple rivals on the same input.
+
+    Raises
+    ------
+    DatabaseError
+        There are too few people or images.
+    """
+    names = np.asarray(labels).astype(str)
+    people, counts = np.unique(names, return_counts=True)
+    usable = people[counts > 1]
+    n_strangers = round(strangers * usable.size)
+    if usable.size - n_strangers < 2 or n_strangers < 1 or m < 1:
+        raise DatabaseError(
+            f"{name}: {usable.size} people with two images or more are too few to "
+            "enrol two and keep a stranger"
+        )
+    found = OpenSetEvaluation(name, m, usable.size - n_strangers, n_strangers)
+    for repetition in range(repeats):
+        rng = np.random.default_rng([seed, m, repetition])
+        dealt = rng.permutation(usable)
+        enrolled, unknown = np.sort(dealt[n_strangers:]), dealt[:n_strangers]
+        train, test = [], []
+        for person in enrolled:
+            own = rng.permutation(np.flatnonzero(names == person))
+            size = min(m, own.size - 1)
+            train.append(own[:size])
+            test.append(own[size:])
+        known, asked = np.concatenate(train), np.concatenate(test)
+        others = np.flatnonzero(np.isin(names, unknown))
+        codes = np.searchsorted(enrolled, names[asked])
+        with threadpool_limits(1, user_api="blas"):
+            recognizer = Recognizer(**settings)
+            recognizer.enroll_many(rows[known], names[known].tolist())
+            scorers: dict[str, Callable[[NDArray[Any]], Array]] = {
+                recognizer.method: recognizer.scores
+            } | _rivals(rows[known], np.searchsorted(enrolled, names[known]))
+            for row, scores in scorers.items():
+                trial = Trial(
+                    scores(rows[asked]), codes, scores(rows[others]), names[others]
+                )
+                found.trials.setdefault(row, []).append(trial)
+        if progress is not None:
+            progress(repetition + 1, repeats)
+    return found
+
+
+def _rivals(
+    samples: NDArray[Any], codes: NDArray[np.int64]
+) -> dict[str, Callable[[NDArray[Any]], Array]]:
+    """Cosines of the samples as they are."""
+
+    def flat(rows: NDArray[Any]) -> Array:
+        return unit_rows(rows.reshape(len(rows), -1).astype(np.float64))
+
+    gallery = flat(samples)
+    means = unit_rows(class_means(gallery, codes)[0])
+    n_classes = int(codes.max()) + 1
+    return {
+        NEAREST: lambda rows: class_similarities(flat(rows), gallery, codes, n_classes),
+        CLASS_MEAN: lambda rows: np.asarray(flat(rows) @ means.T),
+    }

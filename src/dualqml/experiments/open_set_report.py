@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Table, plots and page of an open-set evaluation."""
+
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dualqml.core import MissingDependencyError
+from dualqml.core.files import write_text
+from dualqml.evaluation import CMCDisplay, DETDisplay, OpenSetDisplay, cmc_curve
+from dualqml.experiments.open_set import MEASURES, OpenSetEvaluation, Trial
+from dualqml.experiments.rendering import (
+    Cell,
+    Heading,
+    Row,
+    Table,
+    to_html,
+    to_markdown,
+)
+from dualqml.experiments.report import render_page
+from dualqml.experiments.svg import style, to_svg
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLOURS = ("#c1440e", "#2f6db5", "#8c8c8c")
+
+
+def open_set_table(found: OpenSetEvaluation) -> Table:
+    """All measures of all rows.
+
+    Parameters
+    ----------
+    found : OpenSetEvaluation
+        What was measured.
+
+    Returns
+    -------
+    Table
+        Means over the divisions and their standard errors, in per cent; the lowest
+        in bold.
+    """
+    values = {
+        row: {measure: found.values(row, measure) for measure in MEASURES}
+        for row in found.trials
+    }
+    lowest = {
+        measure: min(round(values[row][measure].mean(), 2) for row in values)
+        for measure in MEASURES
+    }
+    rows = []
+    for row, measured in values.items():
+        cells = []
+        for measure, each in measured.items():
+            mean = round(float(each.mean()), 2)
+            detail = ""
+            if each.size > 1:
+                detail = f"± {each.std(ddof=1) / np.sqrt(each.size):.2f}"
+            cells.append(Cell(f"{mean:.2f}", mean == lowest[measure], detail))
+        rows.append(Row(row, tuple(cells)))
+    first = next(iter(found.trials.values()))
+    return Table(
+        title=(
+            f"{found.name}: {found.n_enrolled} people enrolled with {found.m} images "
+            f"each, {found.n_strangers} strangers; errors in %"
+        ),
+        corner="Score",
+        header=(tuple(Heading(measure) for measure in MEASURES),),
+        rows=tuple(rows),
+        align="l" + "r" * len(MEASURES),
+        notes=(
+            f"Means over {len(first)} random divisions, ± their standard errors. "
+            "Bold: the lowest of a column.",
+            f"In the first: {first[0].codes.size} mated and "
+            f"{first[0].nonmated.shape[0]} non-mated searches.",
+        ),
+    )
+
+
+def write_open_set(
+    found: OpenSetEvaluation, folder: Path, *, command: str | None = None
+) -> tuple[Path, str]:
+    """Write the table and a page with plots.
+
+    Parameters
+    ----------
+    found : OpenSetEvaluation
+        What was measured.
+    folder : Path
+        Where to.
+    command : str, optional
+        The command that repeats it.
+
+    Returns
+    -------
+    report : Path
+        The page.
+    text : str
+        The table in Markdown.
+    """
+    table = open_set_table(found)
+    text = to_markdown(table)
+    write_text(folder / "open-set.md", text)
+    own = next(iter(found.trials))
+    spread = [
+        f"FNIR of {own} at FPIR {fpir:.0%} in the first division: "
+        f"{100 * interval.estimate:.1f} % (95 % interval {100 * interval.low:.1f} to "
+        f"{100 * interval.high:.1f}, people drawn anew)"
+        for fpir in (0.1, 0.01)
+        for interval in [found.interval(own, fpir)]
+    ]
+    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in spread)
+    sections = [
+        ("errors", "Errors", to_html(table) + f"<ul>{listed}</ul>"),
+        ("cmc", "Identification among the enrolled", _plot(found, "CMC", _draw_cmc)),
+        ("det", "Verification", _plot(found, "DET", _draw_det)),
+        ("strangers", "Strangers", _plot(found, "open set", _draw_open_set)),
+        (
+            "repeat",
+            "How to repeat it",
+            f"<pre><code>{escape(command)}</code></pre>" if command else "",
+        ),
+    ]
+    page = render_page(f"Recognition of {found.name}", sections)
+    report = folder / "open-set.html"
+    write_text(report, page)
+    return report, text
+
+
+def _plot(
+    found: OpenSetEvaluation,
+    what: str,
+    draw: "Callable[[Axes, str, Trial, dict[str, Any]], None]",
+) -> str:
+    """A figure of the first division with a curve for each row."""
+    try:
+        with style():
+            from matplotlib.figure import Figure
+
+            figure = Figure(figsize=(4.5, 3.6), layout="constrained")
+            ax = figure.subplots()
+            for (row, trials), colour in zip(
+                found.trials.items(), _COLOURS, strict=False
+            ):
+                draw(ax, row, trials[0], {"color": colour, "linewidth": 1.6})
+            ax.legend()
+            svg = to_svg(figure, name=what, label=f"{what} of {found.name}")
+    except MissingDependencyError as error:
+        return f"<p>{escape(str(error))}</p>"
+    return f"<figure>{svg}</figure>"
+
+
+def _draw_cmc(ax: "Axes", row: str, trial: Trial, line: dict[str, Any]) -> None:
+    rates = cmc_curve(trial.mated, trial.codes, max_rank=20)
+    CMCDisplay(rates, name=row).plot(ax, **line)
+
+
+def _draw_det(ax: "Axes", row: str, trial: Trial, line: dict[str, Any]) -> None:
+    DETDisplay.from_scores(trial.genuine, trial.impostor, name=row).plot(ax, **line)
+
+
+def _draw_open_set(ax: "Axes", row: str, trial: Trial, line: dict[str, Any]) -> None:
+    OpenSetDisplay.from_scores(trial.mated, trial.codes, trial.nonmated, name=row).plot(
+        ax, **line
+    )

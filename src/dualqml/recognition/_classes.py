@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which classes a model file may hold, and what objects of them have.
+
+This is the whole list: a file names a class by its key here and nothing is ever
+imported because a file says so. A class that gets a new fitted attribute needs it
+here too, among the optional ones, so that older files still load.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from dualqml import extractors as ex
+from dualqml.data import (
+    Cropper,
+    EyeAligner,
+    FaceCropper,
+    FaceEmbedder,
+    GreyConverter,
+    PhotometricNormaliser,
+    Resizer,
+)
+from dualqml.extractors._kernels import CentredKernel
+from dualqml.extractors.mle import PatchMaps
+from dualqml.extractors.tuning import RankSearchCV
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a value must be.
+
+    Attributes
+    ----------
+    name : str
+        In words.
+    holds : callable
+        Whether a value is.
+    """
+
+    name: str
+    holds: Callable[[Any], bool]
+
+    def __or__(self, other: "Kind") -> "Kind":
+        return Kind(
+            f"{self.name} or {other.name}", lambda v: self.holds(v) or other.holds(v)
+        )
+
+
+@dataclass(frozen=True)
+class SavedClass:
+    """A class that model files may hold.
+
+    Attributes
+    ----------
+    type : type
+        The class. Estimators and dataclasses are made from their parameters.
+        Others are made without a call, and have attributes only.
+    attributes : dict of str to Kind
+        What an object has. An estimator that is not fitted has none of them.
+    optional : dict of str to Kind
+        What it may have.
+    parameters : dict of str to Kind
+        Parameters that are checked here. Those of a fitted estimator are also
+        checked by itself.
+    """
+
+    type: type
+    attributes: Mapping[str, Kind] = field(default_factory=dict)
+    optional: Mapping[str, Kind] = field(default_factory=dict)
+    parameters: Mapping[str, Kind] = field(default_factory=dict)
+
+
+def array_of(name: str, kinds: str, ndim: int) -> Kind:
+    """An array of some kinds of NumPy's types and a number of dimensions."""
+    return Kind(
+        name,
+        lambda v: (
+            isinstance(v, np.ndarray) and v.dtype.kind in kinds and v.ndim == ndim
+        ),
+    )
+
+
+def instance_of(*types: type) -> Kind:
+    """An object of one of some classes."""
+    return Kind(" or ".join(t.__name__ for t in types), lambda v: isinstance(v, types))
+
+
+NOTHING = Kind("None", lambda v: v is None)
+NUMBER = Kind("a number", lambda v: isinstance(v, Real) and not isinstance(v, bool))
+COUNT = Kind(
+    "a whole number",
+    lambda v: isinstance(v, Integral) and not isinstance(v, bool) and v >= 0,
+)
+TEXT = instance_of(str)
+DICT = instance_of(dict)
+ESTIMATOR = Kind("an estimator", lambda v: isinstance(v, BaseEstimator))
+VECTOR = array_of("a vector", "f", 1)
+MATRIX = array_of("a matrix", "f", 2)
+CODES = array_of("a vector of whole numbers", "iu", 1)
+# Those of objects are strings: no others can be saved.
+LABELS = array_of("a vector of labels", "biufUO", 1)
+SHAPE = Kind(
+    "a height and a width",
+    lambda v: (
+        isinstance(v, tuple)
+        and len(v) == 2
+        and all(COUNT.holds(size) and size > 0 for size in v)
+    ),
+)
+
+#: Attributes of the estimators of this package mean the same in all of them.
+_KINDS: Mapping[str, Kind] = {
+    "_maps": instance_of(PatchMaps),
+    "best_estimator_": ESTIMATOR,
+    "best_lam_": NUMBER,
+    "best_params_": DICT,
+    "best_rho_": NUMBER,
+    "best_rule_": TEXT,
+    "best_width_": NUMBER,
+    "class_weights_": VECTOR,
+    "classes_": LABELS,
+    "codes_": CODES,
+    "coefficients_": MATRIX,
+    "column_basis_": MATRIX,
+    "components_": MATRIX,
+    "cv_errors_": MATRIX,
+    "cv_losses_": array_of("an array of three dimensions", "f", 3) | NOTHING,
+    "cv_results_": DICT,
+    "discriminants_": MATRIX | NOTHING,
+    "dual_coef_": VECTOR,
+    "duality_gap_": VECTOR,
+    "eigenvalues_": VECTOR,
+    "embedding_": MATRIX,
+    "gallery_": MATRIX,
+    "image_shape_": SHAPE,
+    "kernel_": instance_of(CentredKernel) | NOTHING,
+    "lam_": NUMBER,
+    "mean_": VECTOR | NOTHING,
+    "mean_responses_": VECTOR | NOTHING,
+    "metric_": TEXT,
+    "n_features_in_": COUNT,
+    "n_iter_": COUNT,
+    "n_neighbors_": COUNT,
+    "n_patches_": COUNT,
+    "objective_": VECTOR,
+    "patches_": CODES,
+    "precision_": MATRIX,
+    "qml_": instance_of(ex.DualQMLClassifier),
+    "ranks_": CODES,
+    "row_basis_": MATRIX,
+    "status_": array_of("a vector of strings", "U", 1),
+    "training_codes_": CODES | NOTHING,
+    "training_features_": MATRIX | NOTHING,
+    "training_mean_": VECTOR | NOTHING,
+    "variances_": VECTOR,
+    "violation_": VECTOR,
+    "zeta_": NUMBER,
+}
+
+#: What any estimator of scikit-learn may have: names of columns, and `set_output`.
+_OF_ANY: Mapping[str, Kind] = {
+    "feature_names_in_": array_of("a vector of strings", "UO", 1),
+    "_sklearn_output_config": DICT,
+}
+
+_LINEAR = "classes_ mean_ components_"
+_QML = (
+    "classes_ components_ ranks_ mean_responses_ dual_coef_ duality_gap_ violation_ "
+    "status_ n_iter_ lam_"
+)
+_RULED = f"{_QML} training_features_ training_mean_ training_codes_"
+_W = {"metric_": instance_of(ex.WithinMetric)}
+
+
+def _estimator(
+    kind: type,
+    attributes: str = "",
+    *,
+    own: Mapping[str, Kind] | None = None,
+    parameters: Mapping[str, Kind] | None = None,
+) -> SavedClass:
+    names = ["n_features_in_", *attributes.split()]
+    kinds = {name: _KINDS[name] for name in names} | dict(own or {})
+    return SavedClass(kind, kinds, _OF_ANY, dict(parameters or {}))
+
+
+def _are_steps(steps: object) -> bool:
+    return (
+        isinstance(steps, list)
+        and len(steps) > 0
+        and all(
+            isinstance(step, tuple)
+            and len(step) == 2
+            and isinstance(step[0], str)
+            and (step[1] in (None, "passthrough") if _is_named(step[1]) else True)
+            and (_is_named(step[1]) or ESTIMATOR.holds(step[1]))
+            for step in steps
+        )
+        and len({step[0] for step in steps}) == len(steps)
+    )
+
+
+def _is_named(step: object) -> bool:
+    return step is None or isinstance(step, str)
+
+
+_ALL = (
+    _estimator(ex.APCA, f"{_LINEAR} class_weights_ eigenvalues_ precision_"),
+    _estimator(ex.CFA, _LINEAR),
+    _estimator(ex.DualQML, _QML),
+    _estimator(ex.DualQMLClassifier, _RULED),
+    _estimator(ex.DualQMLClassifierCV, f"{_RULED} best_lam_ cv_errors_"),
+    _estimator(ex.DualQMLW, "classes_ qml_", own=_W),
+    _estimator(
+        ex.DualQMLWCV,
+        "classes_ qml_ best_lam_ best_rho_ best_rule_ best_width_ cv_losses_",
+        own=_W,
+    ),
+    _estimator(ex.ERE, _LINEAR),
+    _estimator(ex.ERKDA, "classes_ kernel_ coefficients_"),
+    _estimator(ex.Fisherfaces, _LINEAR),
+    _estimator(ex.GTDA, f"{_LINEAR} row_basis_ column_basis_ objective_ n_iter_ zeta_"),
+    _estimator(ex.KernelLDA, "classes_ kernel_ coefficients_ eigenvalues_"),
+    _estimator(ex.LPP, _LINEAR),
+    _estimator(ex.LocalDescriptors, "image_shape_"),
+    _estimator(ex.MFA, _LINEAR),
+    _estimator(
+        ex.MLE,
+        f"{_LINEAR} _maps discriminants_ embedding_ n_neighbors_ n_patches_ patches_",
+    ),
+    _estimator(ex.NearestSample, "classes_ codes_ gallery_ metric_"),
+    _estimator(ex.WithinMetric, "classes_ kernel_ mean_ coefficients_ variances_"),
+    _estimator(
+        RankSearchCV,
+        "classes_ best_estimator_ best_params_ cv_results_",
+        parameters={"estimator": ESTIMATOR},
+    ),
+    _estimator(PhotometricNormaliser),
+    _estimator(Cropper),
+    _estimator(EyeAligner),
+    _estimator(GreyConverter),
+    _estimator(Resizer),
+    SavedClass(FaceCropper, optional=_OF_ANY),
+    SavedClass(FaceEmbedder, optional=_OF_ANY),
+    SavedClass(
+        Pipeline,
+        optional=_OF_ANY,
+        parameters={
+            "steps": Kind("steps with names", _are_steps),
+            # A cache is a folder of pickles, and a file must not name one.
+            "memory": NOTHING,
+        },
+    ),
+    _estimator(Normalizer),
+    _estimator(
+        StandardScaler,
+        own={
+            "mean_": VECTOR | NOTHING,
+            "var_": VECTOR | NOTHING,
+            "scale_": VECTOR | NOTHING,
+            "n_samples_seen_": COUNT | CODES,
+        },
+    ),
+    SavedClass(
+        CentredKernel,
+        parameters={
+            "name": TEXT,
+            "shape": SHAPE,
+            "bandwidth": NUMBER,
+            "origin": VECTOR,
+            "samples": MATRIX,
+            "row_means": VECTOR,
+        },
+    ),
+    SavedClass(
+        PatchMaps,
+        parameters={
+            "centres": MATRIX,
+            "bases": MATRIX,
+            "owners": CODES,
+            "slopes": MATRIX,
+            "offsets": MATRIX,
+            "tolerance": NUMBER,
+        },
+    ),
+)
+
+#: All classes that a model file may hold, by the names that files use.
+CLASSES: Mapping[str, SavedClass] = {saved.type.__name__: saved for saved in _ALL}

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fitted models in files, without pickle.
+
+A model file is a safetensors file (see `dualqml.recognition.tensors`): the arrays of
+the model, and as strings the version of the format, the version of dualqml that wrote
+it and the rest of the model in JSON (see `dualqml.recognition._values`). Reading it
+makes objects of the classes in one list and never runs anything that a file names.
+"""
+
+import json
+import os
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dualqml import __version__
+from dualqml.recognition._values import Decoder, Encoder, ValueProblem
+from dualqml.recognition.tensors import (
+    ModelFileError,
+    read_tensors,
+    strict_json,
+    write_tensors,
+)
+
+#: Version of the format. It changes with a major version of dualqml at most.
+FORMAT = 1
+
+_FORMAT_KEY = "dualqml.format"
+_VERSION_KEY = "dualqml.version"
+_MODEL_KEY = "dualqml.model"
+
+
+def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+    """Save a fitted model.
+
+    At any moment the old or the new file is there, whole.
+
+    Parameters
+    ----------
+    estimator : estimator object
+        A fitted estimator of dualqml, or a pipeline of such and of scikit-learn's
+        `StandardScaler` and `Normalizer`. Its parameters must be plain values:
+        numbers, strings, arrays, lists, dictionaries, None, or such estimators.
+    path : path
+        The file; its folder is made if it is not there.
+
+    Raises
+    ------
+    ModelFileError
+        The model holds something that a file cannot hold, which is named.
+    FileError
+        The file cannot be written. The old one is untouched.
+    NotFittedError
+        The estimator is not fitted.
+
+    See Also
+    --------
+    load : Load it again.
+
+    Notes
+    -----
+    The file has what the model has learnt of its training samples, and often those
+    themselves. Where they are of people, protect it like their images.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import dualqml
+    >>> from dualqml.extractors import NearestSample
+    >>> model = NearestSample().fit([[1.0, 0.0], [0.0, 1.0]], ["anna", "bert"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dualqml.save(model, Path(folder, "people.safetensors"))
+    ...     same = dualqml.load(Path(folder, "people.safetensors"))
+    ...     print(same.predict([[5.0, 1.0]]))
+    ['anna']
+    """
+    if isinstance(estimator, BaseEstimator):
+        check_is_fitted(estimator)
+    encoder = Encoder()
+    try:
+        model = json.dumps(
+            encoder.encode(estimator), separators=(",", ":"), allow_nan=False
+        )
+        # What is written can be loaded; if not, now is the time to say so.
+        _decoded(model, encoder.arrays)
+    except (ValueProblem, RecursionError) as error:
+        kind = type(estimator).__name__
+        raise ModelFileError(f"{path}: {kind} cannot be saved: {error}") from error
+    metadata = {
+        _FORMAT_KEY: str(FORMAT),
+        _VERSION_KEY: __version__,
+        _MODEL_KEY: model,
+    }
+    write_tensors(path, encoder.arrays, metadata)
+
+
+def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
+    """Load a model that `save` has written.
+
+    Its predictions are those of the model that was saved, to the last bit, on the
+    same versions of the libraries. It can be cloned and fitted again.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    verify : bool, default=True
+        Whether to check the checksum, which reads the whole file once. Without,
+        only what is used is read.
+
+    Returns
+    -------
+    estimator object
+        The model. Its arrays are read-only and stay in the file until they are used;
+        processes that load the same file share their memory.
+
+    Raises
+    ------
+    ModelFileError
+        There is no such file, it is damaged, it is no model of dualqml, or one of
+        another format or a newer version.
+
+    See Also
+    --------
+    save : Save a model.
+
+    Notes
+    -----
+    Parameters that a later version has added take their defaults. Nothing in a file
+    is executed; but a file made by someone else can hold a model that decides as
+    they like, so load only what you trust to decide.
+    """
+    arrays, metadata = read_tensors(path, verify=verify)
+    if _FORMAT_KEY not in metadata or _MODEL_KEY not in metadata:
+        raise ModelFileError(f"{path} is a safetensors file, but no model of dualqml")
+    if metadata[_FORMAT_KEY] != str(FORMAT):
+        raise ModelFileError(
+            f"{path} has format {metadata[_FORMAT_KEY][:20]!r}, written by dualqml "
+            f"{metadata.get(_VERSION_KEY, '?')[:20]!r}; dualqml {__version__} reads "
+            f"format {FORMAT}. Load it with the version that wrote it."
+        )
+    try:
+        return _decoded(metadata[_MODEL_KEY], arrays)
+    except (ValueProblem, RecursionError, ValueError) as error:
+        raise ModelFileError(f"{path} cannot be loaded: {error}") from error
+
+
+def _decoded(text: str, arrays: Any) -> Any:
+    """The model of a text and its arrays, all of which it must use."""
+    decoder = Decoder(arrays)
+    model = decoder.decode(strict_json(text))
+    unused = sorted(set(arrays) - decoder.used)
+    if unused:
+        raise ValueProblem(unused[0][:80], "is an array that the model does not use")
+    if not isinstance(model, BaseEstimator):
+        raise ValueProblem("", "is not an estimator")
+    try:
+        check_is_fitted(model)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueProblem("", f"is not fitted: {error}") from error
+    return model

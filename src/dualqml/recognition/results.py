@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a recogniser answers, and the errors that it raises."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from dualqml.core import DualQMLError
+
+IdentifyDecision = Literal["match", "unknown"]
+VerifyDecision = Literal["match", "no match"]
+
+
+class RecognitionError(DualQMLError, ValueError):
+    """A recogniser cannot do what it was asked for."""
+
+
+class UnknownSubjectError(RecognitionError, KeyError):
+    """A subject was named who is not enrolled."""
+
+    # KeyError would show the message in quotes.
+    __str__ = Exception.__str__
+
+
+class NoThresholdError(RecognitionError):
+    """A decision was asked for before there is a threshold."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A subject and how like it the image is.
+
+    Attributes
+    ----------
+    subject : str
+        An enrolled subject.
+    score : float
+        Similarity: the larger, the more alike.
+    """
+
+    subject: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether an image shows the subject that was claimed.
+
+    Attributes
+    ----------
+    decision : {"match", "no match"}
+        "match" where the score reaches the threshold.
+    subject : str
+        The subject claimed.
+    score, threshold : float
+        Similarity, and what was asked of it.
+    model_id : str
+        The model that decided.
+    """
+
+    decision: VerifyDecision
+    subject: str
+    score: float
+    threshold: float
+    model_id: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Identification:
+    """Who is on an image, or that it is nobody who is enrolled.
+
+    Attributes
+    ----------
+    decision : {"match", "unknown"}
+        "match" where the score of the first candidate reaches the threshold.
+    subject : str or None
+        The first candidate if it is a match, else None.
+    score, threshold : float
+        Similarity to the first candidate, and what was asked of it.
+    candidates : tuple of Candidate
+        The most similar subjects, in falling order of their scores.
+    model_id : str
+        The model that decided.
+    """
+
+    decision: IdentifyDecision
+    subject: str | None
+    score: float
+    threshold: float
+    candidates: tuple[Candidate, ...]
+    model_id: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Where a threshold comes from.
+
+    Attributes
+    ----------
+    threshold : float
+        The threshold.
+    kind : {"fmr", "fpir", "given"}
+        Whether it was set for a false match rate (verification), for a false
+        positive identification rate (open-set identification), or by hand.
+    target : float or None
+        The rate asked for.
+    achieved : float or None
+        The rate on the calibration data, at most the target.
+    low, high : float or None
+        95 % interval of that rate (Clopper and Pearson), as if comparisons were
+        independent; they share people, so it is rather wider.
+    missed : float or None
+        The price: false non-match rate, or false negative identification rate, of
+        the mated comparisons; None without any.
+    n_comparisons : int
+        Non-mated comparisons or searches behind the rate.
+    n_mated : int
+        Mated comparisons or searches.
+    source : str
+        The calibration data in words.
+    """
+
+    threshold: float
+    kind: Literal["fmr", "fpir", "given"]
+    target: float | None = None
+    achieved: float | None = None
+    low: float | None = None
+    high: float | None = None
+    missed: float | None = None
+    n_comparisons: int = 0
+    n_mated: int = 0
+    source: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)

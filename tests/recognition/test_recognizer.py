@@ -1,0 +1,312 @@
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from dualqml.extractors.methods import METHODS
+from dualqml.recognition.recognizer import Recognizer
+from dualqml.recognition.results import (
+    NoThresholdError,
+    RecognitionError,
+    UnknownSubjectError,
+)
+from tests.people import make_people
+
+
+def vectors(n_people=6, n_samples=4, *, size=40, noise=0.4, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n_people, 1, size))
+    return centres + noise * rng.normal(size=(n_people, n_samples, size))
+
+
+def enrolled(people, n_samples=3, **settings):
+    # The natural scale of the quadratic score: about 1 for the own person.
+    recognizer = Recognizer(**{"threshold": 0.5, "cosine_weight": 0.0} | settings)
+    for number, own in enumerate(people):
+        recognizer.enroll(f"person {number}", own[:n_samples])
+    return recognizer
+
+
+def test_vectors_are_recognised():
+    people = vectors()
+    recognizer = enrolled(people)
+    assert recognizer.subjects() == [f"person {n}" for n in range(6)]
+    assert recognizer.n_samples == 18
+    for number, own in enumerate(people):
+        found = recognizer.identify(own[3], top=3)
+        assert found.decision == "match"
+        assert found.subject == f"person {number}"
+        assert [c.score for c in found.candidates] == sorted(
+            (c.score for c in found.candidates), reverse=True
+        )
+        assert len(found.candidates) == 3
+        assert found.score == found.candidates[0].score
+        assert found.threshold == 0.5
+        assert found.model_id == recognizer.model_id
+        claim = recognizer.verify(f"person {number}", own[3])
+        assert claim.decision == "match"
+        assert claim.score == pytest.approx(found.score)
+        other = recognizer.verify(f"person {(number + 1) % 6}", own[3])
+        assert other.decision == "no match"
+
+
+def test_strangers_are_unknown():
+    recognizer = enrolled(vectors())
+    strangers = vectors(n_people=30, n_samples=1, seed=9)[:, 0]
+    found = recognizer.identify_many(strangers, threshold=0.6)
+    unknown = [answer for answer in found if answer.decision == "unknown"]
+    assert len(unknown) > 25
+    assert all(answer.subject is None for answer in unknown)
+    assert all(len(answer.candidates) == 5 for answer in unknown)
+
+
+def test_batches_are_one_by_one():
+    people = vectors()
+    recognizer = enrolled(people)
+    probes = people[:, 3]
+    many = recognizer.identify_many(probes)
+    for answer, probe in zip(many, probes, strict=True):
+        assert answer.subject == recognizer.identify(probe).subject
+        assert answer.score == pytest.approx(recognizer.identify(probe).score, abs=1e-9)
+    names = recognizer.subjects()
+    verified = recognizer.verify_many(names[::-1], probes)
+    for name, answer, probe in zip(names[::-1], verified, probes, strict=True):
+        assert answer.subject == name
+        assert answer.score == pytest.approx(recognizer.verify(name, probe).score)
+    together = Recognizer(threshold=0.5, cosine_weight=0.0)
+    together.enroll_many(people[:, :3].reshape(18, -1), np.repeat(names, 3).tolist())
+    np.testing.assert_allclose(together.scores(probes), recognizer.scores(probes))
+    assert together.model_id == recognizer.model_id
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_can_be_used(method):
+    people = make_people(n_images=4, noise=0.1)
+    recognizer = Recognizer(method, size=(8, 8), threshold=0.0)
+    images = people.images.reshape(6, 4, 8, 8)
+    for subject, own in zip(people.subjects.tolist(), images, strict=True):
+        recognizer.enroll(subject, own[:3])
+    found = recognizer.identify_many(images[:, 3])
+    right = [
+        f.candidates[0].subject == s
+        for f, s in zip(found, people.subjects, strict=True)
+    ]
+    assert sum(right) >= 3
+
+
+def test_two_subjects_and_single_samples():
+    people = vectors(n_people=2, noise=0.1)
+    recognizer = enrolled(people, n_samples=1)
+    assert recognizer.identify(people[1, 2]).candidates[0].subject == "person 1"
+    assert recognizer.scores(people[:, 2]).shape == (2, 2)
+
+
+def test_fewer_than_two_subjects_is_an_error():
+    recognizer = Recognizer(threshold=0.0)
+    with pytest.raises(RecognitionError, match="Nobody is enrolled"):
+        recognizer.identify(np.ones(3))
+    recognizer.enroll("Ann", np.ones(3))
+    with pytest.raises(RecognitionError, match="at least two subjects, 1 is"):
+        recognizer.identify(np.ones(3))
+
+
+def test_a_removed_subject_is_gone():
+    people = vectors()
+    recognizer = enrolled(people)
+    recognizer.identify(people[0, 3])
+    recognizer.remove("person 2")
+    assert "person 2" not in recognizer.subjects()
+    with pytest.raises(UnknownSubjectError, match="'person 2' is not enrolled; 5"):
+        recognizer.verify("person 2", people[2, 3])
+    with pytest.raises(UnknownSubjectError):
+        recognizer.remove("person 2")
+    fresh = enrolled(vectors())
+    fresh.remove("person 2")
+    np.testing.assert_array_equal(
+        recognizer.scores(people[:, 3]), fresh.scores(people[:, 3])
+    )
+    for subject in recognizer.subjects():
+        recognizer.remove(subject)
+    # An empty recogniser may begin with another kind.
+    recognizer.enroll("Ann", np.zeros((32, 32), dtype=np.uint8))
+
+
+def test_samples_of_the_removed_are_wiped():
+    recognizer = enrolled(vectors())
+    kept = recognizer._gallery._samples["person 1"]
+    assert kept.any()
+    recognizer.remove("person 1")
+    assert not kept.any()
+
+
+class Enrolment(RuleBasedStateMachine):
+    """Any sequence of enrolments and removals leaves what a fresh fit gives."""
+
+    people = vectors(n_people=12, n_samples=6)
+    probes = vectors(n_people=4, n_samples=1, seed=5)[:, 0]
+
+    def __init__(self):
+        super().__init__()
+        self.recognizer = Recognizer(threshold=0.0)
+        self.present = {}
+
+    @rule(who=st.integers(0, 11), samples=st.sets(st.integers(0, 5), min_size=1))
+    def enroll(self, who, samples):
+        rows = self.people[who][sorted(samples)]
+        self.recognizer.enroll(f"{who}", rows)
+        self.present.setdefault(f"{who}", []).append(rows)
+
+    @precondition(lambda self: self.present)
+    @rule(choice=st.integers(0, 11))
+    def remove(self, choice):
+        subject = sorted(self.present)[choice % len(self.present)]
+        self.recognizer.remove(subject)
+        del self.present[subject]
+
+    @precondition(lambda self: len(self.present) >= 2)
+    @rule()
+    def fit(self):
+        self.recognizer.fit()
+
+    @invariant()
+    def equals_a_fresh_fit(self):
+        assert self.recognizer.subjects() == sorted(self.present)
+        if len(self.present) < 2:
+            return
+        fresh = Recognizer(threshold=0.0)
+        for subject, parts in self.present.items():
+            fresh.enroll(subject, np.concatenate(parts))
+        np.testing.assert_allclose(
+            self.recognizer.scores(self.probes), fresh.scores(self.probes), atol=1e-6
+        )
+        assert self.recognizer.model_id == fresh.model_id
+
+
+Enrolment.TestCase.settings = settings(
+    max_examples=5, stateful_step_count=40, deadline=None
+)
+test_enrolment_and_removal_are_exact = Enrolment.TestCase
+
+
+def test_images_of_any_kind(tmp_path):
+    image_module = pytest.importorskip("PIL.Image")
+    people = make_people(n_images=3, size=32)
+    images = people.images.reshape(6, 3, 32, 32)
+    recognizer = Recognizer(threshold=0.0)
+    for number, own in enumerate(images):
+        recognizer.enroll(f"{number}", own[:2])
+    path = tmp_path / "probe.png"
+    image_module.fromarray(images[4, 2]).save(path)
+    expected = recognizer.identify(images[4, 2])
+    assert expected.candidates[0].subject == "4"
+    for same in (path, str(path), image_module.open(path), images[4, 2] / 255.0):
+        found = recognizer.identify(same)
+        assert found.score == pytest.approx(expected.score, abs=1e-9)
+    mixed = recognizer.identify_many([path, image_module.open(path)])
+    assert [f.subject for f in mixed] == [expected.subject] * 2
+
+
+def test_an_embedding_can_be_plugged_in():
+    people = make_people(n_images=3)
+    images = people.images.reshape(6, 3, 8, 8)
+    seen = []
+
+    def embed(batch):
+        seen.append(len(batch))
+        return np.array([np.asarray(image, dtype=float).ravel() for image in batch])
+
+    recognizer = Recognizer(threshold=0.0, embedding=embed)
+    for number, own in enumerate(images):
+        recognizer.enroll(f"{number}", own[:2])
+    assert recognizer.identify(images[3, 2]).candidates[0].subject == "3"
+    assert seen == [2] * 6 + [1]
+
+
+@pytest.mark.parametrize(
+    ("subject", "message"),
+    [
+        ("", "not blank"),
+        ("  ", "not blank"),
+        ("a\nb", "printable"),
+        (7, "named by text"),
+    ],
+)
+def test_names_that_are_none(subject, message):
+    recognizer = Recognizer()
+    with pytest.raises(RecognitionError, match=message):
+        recognizer.enroll(subject, np.ones(3))
+    with pytest.raises(RecognitionError, match="200 characters"):
+        recognizer.enroll("x" * 201, np.ones(3))
+    assert recognizer.subjects() == []
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.zeros(3), "vector of zeros"),
+        (np.array([1.0, np.nan, 0.0]), "not finite"),
+        (np.ones((2, 3, 4, 5)), r"got \(2, 3, 4, 5\)"),
+        (np.empty((0, 3)), "no sample"),
+        (np.ones(4), "4 values"),
+        (["a.png", np.ones((4, 4))], "a.png"),
+        (np.full((2, 4, 4), 300), "Pixels must be from 0 to 255"),
+        (np.array(["x"]), "must be numbers"),
+    ],
+)
+def test_samples_that_cannot_be_used(samples, message):
+    recognizer = Recognizer()
+    recognizer.enroll("Ann", np.ones(3))
+    with pytest.raises((RecognitionError, ValueError), match=message):
+        recognizer.enroll("Bob", samples)
+    assert recognizer.subjects() == ["Ann"]
+
+
+def test_kinds_are_not_mixed():
+    recognizer = enrolled(vectors())
+    with pytest.raises(RecognitionError, match="knows vectors, and was given images"):
+        recognizer.identify(np.zeros((2, 8, 8), dtype=np.uint8))
+
+
+def test_decisions_need_a_threshold():
+    recognizer = enrolled(vectors(), threshold=None)
+    for ask in (
+        lambda: recognizer.identify(np.ones(40)),
+        lambda: recognizer.verify("person 1", np.ones(40)),
+    ):
+        with pytest.raises(NoThresholdError, match="calibrate"):
+            ask()
+    assert recognizer.scores(np.ones(40)).shape == (1, 6)
+    assert recognizer.identify(np.ones(40), threshold=100.0).decision == "unknown"
+    recognizer.set_threshold(-100.0)
+    assert recognizer.identify(np.ones(40)).decision == "match"
+    assert recognizer.calibration.kind == "given"
+    with pytest.raises(RecognitionError, match="finite"):
+        recognizer.set_threshold(np.nan)
+
+
+def test_wrong_use():
+    with pytest.raises(RecognitionError, match="'PCA' is not a method"):
+        Recognizer("PCA")
+    recognizer = enrolled(vectors())
+    with pytest.raises(RecognitionError, match="One sample was expected, got 3"):
+        recognizer.identify(vectors()[0, :3])
+    with pytest.raises(RecognitionError, match="top must be at least 1"):
+        recognizer.identify(np.ones(40), top=0)
+    with pytest.raises(RecognitionError, match="2 samples need as many subjects"):
+        recognizer.verify_many(["person 1"], vectors()[0, :2])
+    with pytest.raises(ValueError, match="no parameter 'colour'"):
+        enrolled(vectors(), colour=1).fit()
+
+
+def test_other_model_other_id():
+    people = vectors()
+    ids = {
+        enrolled(people).model_id,
+        enrolled(people, lam=0.3).model_id,
+        enrolled(people, cosine_weight=0.5).model_id,
+        enrolled(people[:5]).model_id,
+        enrolled(people, n_samples=2).model_id,
+        enrolled(people, method="LDA").model_id,
+    }
+    assert len(ids) == 6
