@@ -10,14 +10,31 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from dualqml import __version__
-from dualqml.cli import databases, report, reproduce
+from dualqml.cli import (
+    calibrate,
+    databases,
+    enroll,
+    evaluate,
+    identify,
+    inspect,
+    remove,
+    report,
+    reproduce,
+    subjects,
+    train,
+    verify,
+)
 from dualqml.core import DualQMLError
 
-#: How a command ends: all is well; it ended but something in it failed; wrong use
-#: or input; Ctrl-C.
-OK, SOME_FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+#: How a command ends: wrong use or input; Ctrl-C. Else commands say it themselves: 0
+#: all is well, 1 something in it failed, 3 somebody is unknown or does not match.
+WRONG, INTERRUPTED = 2, 130
 
-_COMMANDS = (reproduce, databases, report)
+_COMMANDS = (
+    *(reproduce, databases, report),
+    *(train, enroll, verify, identify, remove, subjects, calibrate),
+    *(evaluate, inspect),
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

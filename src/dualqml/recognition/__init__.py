@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Recognition of people, and files that keep what was learnt."""
 
+from dualqml.recognition.model_files import load, save
 from dualqml.recognition.recognizer import Recognizer
 from dualqml.recognition.results import (
     Calibration,
@@ -27,6 +28,8 @@ __all__ = [
     "Recognizer",
     "UnknownSubjectError",
     "Verification",
+    "load",
     "read_tensors",
+    "save",
     "write_tensors",
 ]

@@ -95,7 +95,7 @@ NOTHING = Kind("None", lambda v: v is None)
 NUMBER = Kind("a number", lambda v: isinstance(v, Real) and not isinstance(v, bool))
 COUNT = Kind(
     "a whole number",
-    lambda v: isinstance(v, Integral) and not isinstance(v, bool) and v >= 0,
+    lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v) >= 0,
 )
 TEXT = instance_of(str)
 DICT = instance_of(dict)
@@ -191,23 +191,18 @@ def _estimator(
 
 
 def _are_steps(steps: object) -> bool:
-    return (
-        isinstance(steps, list)
-        and len(steps) > 0
-        and all(
-            isinstance(step, tuple)
-            and len(step) == 2
-            and isinstance(step[0], str)
-            and (step[1] in (None, "passthrough") if _is_named(step[1]) else True)
-            and (_is_named(step[1]) or ESTIMATOR.holds(step[1]))
-            for step in steps
-        )
-        and len({step[0] for step in steps}) == len(steps)
-    )
+    if not isinstance(steps, list) or not steps or not all(map(_is_step, steps)):
+        return False
+    return len({name for name, _ in steps}) == len(steps)
 
 
-def _is_named(step: object) -> bool:
-    return step is None or isinstance(step, str)
+def _is_step(step: object) -> bool:
+    if not isinstance(step, tuple) or len(step) != 2 or not isinstance(step[0], str):
+        return False
+    worker = step[1]
+    if isinstance(worker, str):
+        return worker == "passthrough"
+    return worker is None or ESTIMATOR.holds(worker)
 
 
 _ALL = (
@@ -264,7 +259,7 @@ _ALL = (
             "mean_": VECTOR | NOTHING,
             "var_": VECTOR | NOTHING,
             "scale_": VECTOR | NOTHING,
-            "n_samples_seen_": COUNT | CODES,
+            "n_samples_seen_": NUMBER | array_of("a vector", "iuf", 1),
         },
     ),
     SavedClass(

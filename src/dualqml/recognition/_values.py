@@ -9,9 +9,8 @@ and everything else is a JSON object with one key that says what it is:
 "tuple"    a list of its elements
 "dict"     a JSON object, as keys are strings
 "scalar"   a scalar of NumPy: "dtype" and "value"
-"array"    "tensor", the name of an array; and where needed "order", "F" for
-           columns first, and "as", for types that the file's format has not:
-           "text", "objects" (strings too) or "complex"
+"array"    "tensor", the name of an array of the file, and where needed "as" and
+           "order", the note of `to_plain`
 "object"   "class", a name in `CLASSES`, "parameters" and "attributes"
 ========== ===============================================================
 """
@@ -21,29 +20,39 @@ import math
 import reprlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from dualqml.recognition._arrays import NUMBERS, from_plain, to_plain
 from dualqml.recognition._classes import CLASSES, SavedClass
-from dualqml.recognition.tensors import DTYPES
 
 #: Levels of objects in objects; more are taken for an object that holds itself.
 _MOST_LEVELS = 50
-#: Characters of the longest string of an array, all of which take its room.
-_LONGEST_TEXT = 1_000_000
-_LAST_CHARACTER = 0x10FFFF
-_NAMES = {saved.type: name for name, saved in CLASSES.items()}
-_SCALARS = {dtype.name: dtype for dtype in DTYPES.values() if dtype.kind in "biuf"}
 
 
-class ValueProblem(Exception):
+#: Characters of a message about a value, which may be a large one.
+_LONGEST_MESSAGE = 500
+
+#: Where a value is: names of parameters and attributes, keys and places in lists.
+#: A text would be copied for every value, and names in a file may be very long.
+Path = tuple[str, ...]
+
+
+class ValueProblem(ValueError):
     """What cannot be saved or loaded, and where it is."""
 
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(f"{path or 'the model'} {what}")
+    def __init__(self, path: Path, what: str) -> None:
+        where = ".".join(name[:80] for name in path)
+        super().__init__(f"{where or 'the model'} {what[:_LONGEST_MESSAGE]}")
+
+
+def is_saved(value: Any) -> bool:
+    """Whether it is an object of a class in the list, and not of a subclass."""
+    saved = CLASSES.get(type(value).__name__)
+    return saved is not None and saved.type is type(value)
 
 
 class Encoder:
@@ -61,14 +70,14 @@ class Encoder:
         # The arrays themselves are kept, as an id is of a living object only.
         self._seen: dict[int, tuple[NDArray[Any], dict[str, Any]]] = {}
 
-    def encode(self, value: Any, path: str = "", level: int = 0) -> Any:
+    def encode(self, value: Any, path: Path = (), level: int = 0) -> Any:
         """The JSON of a value.
 
         Parameters
         ----------
         value : object
             What to encode.
-        path : str
+        path : tuple of str
             Where it is, for names and messages.
         level : int
             How many objects hold it.
@@ -97,7 +106,7 @@ class Encoder:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind is list or kind is tuple:
             items = [
-                self.encode(item, _inside(path, str(place)), level + 1)
+                self.encode(item, (*path, str(place)), level + 1)
                 for place, item in enumerate(value)
             ]
             return items if kind is list else {"tuple": items}
@@ -107,23 +116,23 @@ class Encoder:
             return self._encode_scalar(value, path)
         if kind is np.ndarray or kind is np.memmap:
             return self._encode_array(value, path)
-        if kind in _NAMES:
+        if is_saved(value):
             return self._encode_object(value, path, level)
         raise ValueProblem(path, f"is of type {kind.__name__}, which cannot be saved")
 
     def _encode_all(
-        self, values: Mapping[Any, Any], path: str, level: int
+        self, values: Mapping[Any, Any], path: Path, level: int
     ) -> dict[str, Any]:
         for key in values:
             if type(key) is not str:
                 raise ValueProblem(path, f"has the key {key!r}, which is no string")
         return {
-            key: self.encode(value, _inside(path, key), level + 1)
+            key: self.encode(value, (*path, key), level + 1)
             for key, value in values.items()
         }
 
-    def _encode_object(self, value: Any, path: str, level: int) -> dict[str, Any]:
-        name = _NAMES[type(value)]
+    def _encode_object(self, value: Any, path: Path, level: int) -> dict[str, Any]:
+        name = type(value).__name__
         saved = CLASSES[name]
         parameters: dict[str, Any] = {}
         if isinstance(value, BaseEstimator):
@@ -134,7 +143,7 @@ class Encoder:
         for key in attributes:
             if key not in saved.attributes and key not in saved.optional:
                 what = f"is an attribute that a file has no place for in {name}"
-                raise ValueProblem(_inside(path, key), what)
+                raise ValueProblem((*path, key), what)
         return {
             "object": {
                 "class": name,
@@ -143,42 +152,29 @@ class Encoder:
             }
         }
 
-    def _encode_scalar(self, value: Any, path: str) -> dict[str, Any]:
+    def _encode_scalar(self, value: Any, path: Path) -> dict[str, Any]:
         if isinstance(value, np.str_):
             return {"scalar": {"dtype": "str", "value": str(value)}}
         name = value.dtype.name
-        if name not in _SCALARS:
+        if name not in NUMBERS:
             raise ValueProblem(path, f"is of type {name}, which cannot be saved")
         return {"scalar": {"dtype": name, "value": self.encode(value.item(), path)}}
 
-    def _encode_array(self, value: NDArray[Any], path: str) -> dict[str, Any]:
+    def _encode_array(self, value: NDArray[Any], path: Path) -> dict[str, Any]:
         if id(value) in self._seen:
             return self._seen[id(value)][1]
-        node: dict[str, Any] = {}
-        array = np.asarray(value)
-        if array.flags.f_contiguous and not array.flags.c_contiguous:
-            # Products are computed in another order for these, and would differ in
-            # their last bits.
-            array, node["order"] = array.T, "F"
-        if array.dtype.kind in "UO":
-            node["as"] = "text" if array.dtype.kind == "U" else "objects"
-            array = _characters(array, path)
-        elif array.dtype.kind == "c" and array.dtype.itemsize <= 16:
-            node["as"] = "complex"
-            array = np.ascontiguousarray(array)
-            part = np.float32 if array.dtype.itemsize == 8 else np.float64
-            array = array.reshape(-1).view(part).reshape(*array.shape, 2)
-        elif array.dtype.name not in _SCALARS:
-            what = f"is an array of type {array.dtype}, which cannot be saved"
-            raise ValueProblem(path, what)
-        name = path
+        try:
+            plain, note = to_plain(np.asarray(value))
+        except ValueError as error:
+            raise ValueProblem(path, str(error)) from error
+        name = ".".join(path)
         while name in self.arrays:
             # A dictionary may have the key "a.b" beside "a".
             name += "'"
-        self.arrays[name] = array
-        result = {"array": {"tensor": name, **node}}
-        self._seen[id(value)] = value, result
-        return result
+        self.arrays[name] = plain
+        node = {"array": {"tensor": name, **note}}
+        self._seen[id(value)] = value, node
+        return node
 
 
 class Decoder:
@@ -192,16 +188,22 @@ class Decoder:
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self._arrays = arrays
-        self.used: set[str] = set()
+        self._made: dict[tuple[tuple[str, str], ...], NDArray[Any]] = {}
+        self._used: set[str] = set()
 
-    def decode(self, node: Any, path: str = "", level: int = 0) -> Any:
+    @property
+    def unused(self) -> list[str]:
+        """Arrays that nothing has asked for."""
+        return sorted(set(self._arrays) - self._used)
+
+    def decode(self, node: Any, path: Path = (), level: int = 0) -> Any:
         """The value that `Encoder.encode` made a piece of JSON of.
 
         Parameters
         ----------
         node : object
             What `json.loads` returned.
-        path : str
+        path : tuple of str
             Where it is, for messages.
         level : int
             How many objects hold it.
@@ -218,14 +220,18 @@ class Decoder:
         """
         if level > _MOST_LEVELS:
             raise ValueProblem(path, "has too many levels")
-        if node is None or isinstance(node, bool | int | float | str):
+        if node is None or isinstance(node, bool | float | str):
+            return node
+        if isinstance(node, int) and node.bit_length() <= 64:
             return node
         if isinstance(node, list):
             return [
-                self.decode(item, _inside(path, str(place)), level + 1)
+                self.decode(item, (*path, str(place)), level + 1)
                 for place, item in enumerate(node)
             ]
-        tag, content = next(iter(node.items())) if len(node) == 1 else ("", None)
+        tag, content = "", None
+        if isinstance(node, dict) and len(node) == 1:
+            tag, content = next(iter(node.items()))
         if tag == "float" and content in ("nan", "inf", "-inf"):
             return float(content)
         if tag == "tuple" and isinstance(content, list):
@@ -233,22 +239,22 @@ class Decoder:
         if tag == "dict" and isinstance(content, dict):
             return self._decode_all(content, path, level)
         if tag == "scalar" and _has(content, "dtype", "value"):
-            return self._decode_scalar(content, path)
-        if tag == "array" and _has(content, "tensor", optional=("order", "as")):
+            return self._decode_scalar(content, path, level)
+        if tag == "array" and isinstance(content, dict):
             return self._decode_array(content, path)
         if tag == "object" and _has(content, "class", "parameters", "attributes"):
             return self._decode_object(content, path, level)
         raise ValueProblem(path, f"is not a value: {reprlib.repr(node)}")
 
-    def _decode_all(self, nodes: Any, path: str, level: int) -> dict[str, Any]:
+    def _decode_all(self, nodes: Any, path: Path, level: int) -> dict[str, Any]:
         if not isinstance(nodes, dict):
             raise ValueProblem(path, f"has no names: {reprlib.repr(nodes)}")
         return {
-            key: self.decode(node, _inside(path, key), level + 1)
+            key: self.decode(node, (*path, key), level + 1)
             for key, node in nodes.items()
         }
 
-    def _decode_object(self, node: Mapping[str, Any], path: str, level: int) -> Any:
+    def _decode_object(self, node: Mapping[str, Any], path: Path, level: int) -> Any:
         name = node["class"]
         if not isinstance(name, str) or name not in CLASSES:
             what = f"is of the class {reprlib.repr(name)}, which is not known"
@@ -257,24 +263,22 @@ class Decoder:
         parameters = self._decode_all(node["parameters"], path, level)
         attributes = self._decode_all(node["attributes"], path, level)
         made = _made(name, saved, parameters, path)
-        estimator = isinstance(made, BaseEstimator)
-        if attributes or not estimator:
-            _check_attributes(name, saved, attributes, path)
-            for key, value in attributes.items():
-                object.__setattr__(made, key, value)
-        if attributes and estimator:
-            # One that is not fitted will check itself when it is.
+        _check_attributes(name, saved, attributes, path)
+        for key, value in attributes.items():
+            setattr(made, key, value)
+        # An estimator that is not fitted will check itself when it is.
+        if isinstance(made, BaseEstimator) and _is_fitted(saved, attributes):
             try:
                 made._validate_params()
             except (TypeError, ValueError) as error:
                 raise ValueProblem(path, f"is not a valid {name}: {error}") from error
         return made
 
-    def _decode_scalar(self, node: Mapping[str, Any], path: str) -> Any:
-        name, value = node["dtype"], self.decode(node["value"], path)
+    def _decode_scalar(self, node: Mapping[str, Any], path: Path, level: int) -> Any:
+        name, value = node["dtype"], self.decode(node["value"], path, level + 1)
         if name == "str" and isinstance(value, str):
             return np.str_(value)
-        dtype = _SCALARS.get(name) if isinstance(name, str) else None
+        dtype = NUMBERS.get(name) if isinstance(name, str) else None
         expected = {"b": bool, "i": int, "u": int, "f": float}
         if dtype is not None and type(value) is expected[dtype.kind]:
             try:
@@ -286,29 +290,26 @@ class Decoder:
                 return scalar
         raise ValueProblem(path, f"is not a scalar: {reprlib.repr(dict(node))}")
 
-    def _decode_array(self, node: Mapping[str, Any], path: str) -> NDArray[Any]:
-        name, kind, order = node["tensor"], node.get("as"), node.get("order")
-        if not isinstance(name, str) or name not in self._arrays:
+    def _decode_array(self, node: Mapping[str, Any], path: Path) -> NDArray[Any]:
+        if "tensor" not in node or not all(isinstance(v, str) for v in node.values()):
+            raise ValueProblem(path, f"is not an array: {reprlib.repr(dict(node))}")
+        name = node["tensor"]
+        if name not in self._arrays:
             what = f"needs the array {reprlib.repr(name)}, which is not there"
             raise ValueProblem(path, what)
-        self.used.add(name)
-        array = self._arrays[name]
-        if kind in ("text", "objects"):
-            array = _text(array, path)
-            array = array.astype(object) if kind == "objects" else array
-        elif kind == "complex" and array.shape[-1:] == (2,) and array.dtype.kind == "f":
-            whole = np.dtype(f"<c{2 * array.dtype.itemsize}")
-            if whole.itemsize < 8:
-                raise ValueProblem(path, "has complex numbers of an unknown type")
-            array = array.reshape(-1).view(whole).reshape(array.shape[:-1])
-        elif kind is not None:
-            raise ValueProblem(path, f"is not {reprlib.repr(kind)}")
-        if order not in (None, "F"):
-            raise ValueProblem(path, f"has the order {reprlib.repr(order)}")
-        return array.T if order == "F" else array
+        key = tuple(sorted(node.items()))
+        # Strings are copied, and a file may ask for them any number of times.
+        if key not in self._made:
+            note = {k: v for k, v in node.items() if k != "tensor"}
+            try:
+                self._made[key] = from_plain(self._arrays[name], note)
+            except ValueError as error:
+                raise ValueProblem(path, str(error)) from error
+            self._used.add(name)
+        return self._made[key]
 
 
-def _made(name: str, saved: SavedClass, parameters: dict[str, Any], path: str) -> Any:
+def _made(name: str, saved: SavedClass, parameters: dict[str, Any], path: Path) -> Any:
     """An object of a class with given parameters, and the defaults of the others."""
     known: Mapping[str, inspect.Parameter] = {}
     if issubclass(saved.type, BaseEstimator) or is_dataclass(saved.type):
@@ -319,62 +320,36 @@ def _made(name: str, saved: SavedClass, parameters: dict[str, Any], path: str) -
                 f"is a parameter that {name} does not have. The file may come from a "
                 "newer version"
             )
-            raise ValueProblem(_inside(path, key), what)
+            raise ValueProblem((*path, key), what)
     for key, parameter in known.items():
         if key not in parameters and parameter.default is inspect.Parameter.empty:
-            raise ValueProblem(_inside(path, key), f"is missing, and {name} needs it")
+            raise ValueProblem((*path, key), f"is missing, and {name} needs it")
     for key, kind in saved.parameters.items():
         if key in parameters and not kind.holds(parameters[key]):
-            raise ValueProblem(_inside(path, key), f"is not {kind.name}")
+            raise ValueProblem((*path, key), f"is not {kind.name}")
     return saved.type(**parameters) if known else object.__new__(saved.type)
 
 
 def _check_attributes(
-    name: str, saved: SavedClass, attributes: Mapping[str, Any], path: str
+    name: str, saved: SavedClass, attributes: Mapping[str, Any], path: Path
 ) -> None:
     kinds = {**saved.attributes, **saved.optional}
     for key, value in attributes.items():
         if key not in kinds:
             what = f"is an attribute that {name} does not have"
-            raise ValueProblem(_inside(path, key), what)
+            raise ValueProblem((*path, key), what)
         if not kinds[key].holds(value):
-            raise ValueProblem(_inside(path, key), f"is not {kinds[key].name}")
+            raise ValueProblem((*path, key), f"is not {kinds[key].name}")
+    if issubclass(saved.type, BaseEstimator) and not _is_fitted(saved, attributes):
+        return
     for key in saved.attributes:
         if key not in attributes:
-            raise ValueProblem(_inside(path, key), f"is missing, and {name} needs it")
+            raise ValueProblem((*path, key), f"is missing, and {name} needs it")
 
 
-def _characters(array: NDArray[Any], path: str) -> NDArray[np.uint32]:
-    """The code points of strings, along a last axis."""
-    if array.dtype.kind == "O":
-        if not all(isinstance(item, str) for item in array.flat):
-            raise ValueProblem(path, "is an array of objects that are not all strings")
-        if max(map(len, array.flat), default=0) <= _LONGEST_TEXT:
-            text = array.astype(np.str_)
-            if text.tolist() != array.tolist():
-                # NumPy takes zeros at the end for no characters.
-                raise ValueProblem(path, "has strings that end in a zero character")
-            array = text
-    width = max(array.dtype.itemsize // 4, 1)
-    if array.dtype.kind == "O" or width > _LONGEST_TEXT:
-        raise ValueProblem(path, f"has strings of more than {_LONGEST_TEXT:,} letters")
-    plain = np.ascontiguousarray(array, np.dtype(f"<U{width}")).reshape(-1)
-    return plain.view("<u4").reshape(*array.shape, width)
+def _is_fitted(saved: SavedClass, attributes: Mapping[str, Any]) -> bool:
+    return not saved.attributes or any(key in saved.attributes for key in attributes)
 
 
-def _text(codes: NDArray[Any], path: str) -> NDArray[np.str_]:
-    """The strings of code points along the last axis."""
-    if codes.dtype != np.uint32 or codes.ndim == 0:
-        raise ValueProblem(path, "has strings that are no code points")
-    width = codes.shape[-1]
-    if not 1 <= width <= _LONGEST_TEXT or codes.max(initial=0) > _LAST_CHARACTER:
-        raise ValueProblem(path, "has strings that are no code points")
-    return codes.reshape(-1).view(f"<U{width}").reshape(codes.shape[:-1])
-
-
-def _has(node: Any, *keys: str, optional: tuple[str, ...] = ()) -> bool:
-    return isinstance(node, dict) and set(keys) <= set(node) <= {*keys, *optional}
-
-
-def _inside(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+def _has(node: Any, *keys: str) -> TypeGuard[dict[str, Any]]:
+    return isinstance(node, dict) and set(node) == set(keys)

@@ -9,13 +9,15 @@ makes objects of the classes in one list and never runs anything that a file nam
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dualqml import __version__
-from dualqml.recognition._values import Decoder, Encoder, ValueProblem
+from dualqml.recognition._values import Decoder, Encoder, ValueProblem, is_saved
 from dualqml.recognition.tensors import (
     ModelFileError,
     read_tensors,
@@ -85,7 +87,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         )
         # What is written can be loaded; if not, now is the time to say so.
         _decoded(model, encoder.arrays)
-    except (ValueProblem, RecursionError) as error:
+    except ValueError as error:
         kind = type(estimator).__name__
         raise ModelFileError(f"{path}: {kind} cannot be saved: {error}") from error
     metadata = {
@@ -143,21 +145,22 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
         )
     try:
         return _decoded(metadata[_MODEL_KEY], arrays)
-    except (ValueProblem, RecursionError, ValueError) as error:
+    except ValueError as error:
         raise ModelFileError(f"{path} cannot be loaded: {error}") from error
 
 
-def _decoded(text: str, arrays: Any) -> Any:
+def _decoded(text: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """The model of a text and its arrays, all of which it must use."""
     decoder = Decoder(arrays)
     model = decoder.decode(strict_json(text))
-    unused = sorted(set(arrays) - decoder.used)
-    if unused:
-        raise ValueProblem(unused[0][:80], "is an array that the model does not use")
-    if not isinstance(model, BaseEstimator):
-        raise ValueProblem("", "is not an estimator")
-    try:
-        check_is_fitted(model)
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ValueProblem("", f"is not fitted: {error}") from error
+    if decoder.unused:
+        what = "is an array that the model does not use"
+        raise ValueProblem((decoder.unused[0],), what)
+    if not is_saved(model):
+        raise ValueProblem((), "is not an estimator")
+    if isinstance(model, BaseEstimator):
+        try:
+            check_is_fitted(model)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueProblem((), f"is not fitted: {error}") from error
     return model

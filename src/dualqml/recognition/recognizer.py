@@ -3,9 +3,10 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,9 @@ from dualqml.recognition.calibration import (
     left_out_trials,
 )
 from dualqml.recognition.gallery import Gallery, checked_name
-from dualqml.recognition.inputs import InputReader, Inputs
+from dualqml.recognition.inputs import Embedding, InputReader, Inputs
 from dualqml.recognition.matcher import Matcher
+from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
 from dualqml.recognition.results import (
     Calibration,
     Candidate,
@@ -334,7 +336,66 @@ class Recognizer:
         """
         return self._ready().scores(self._reader.read(images, enrolling=False))
 
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save everything in one file.
+
+        At any moment the old or the new file is there, whole. It holds the samples
+        of the enrolled subjects and nothing of any other.
+
+        Parameters
+        ----------
+        path : path
+            The file; its folder is made if it is not there.
+
+        Raises
+        ------
+        FileError
+            It cannot be written. The old one is untouched.
+        """
+        save_recognizer(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedding: Embedding | None = None,
+        verify: bool = True,
+    ) -> Self:
+        """Load what `save` has written.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        embedding : callable, optional
+            As in the constructor; files do not hold it.
+        verify : bool, default=True
+            Whether to check the checksum, which reads the whole file once.
+
+        Returns
+        -------
+        Recognizer
+            Its arrays stay in the file until they are used; processes that load the
+            same file share their memory.
+
+        Raises
+        ------
+        ModelFileError
+            There is no such file, it is damaged, or of another format.
+        """
+        return cast(
+            Self, load_recognizer(cls, path, embedding=embedding, verify=verify)
+        )
+
     # Model
+
+    @property
+    def inputs(self) -> str | None:
+        """What samples are: "image" or "vector"; None while nobody is enrolled."""
+        return self._reader.kind
 
     @property
     def model_id(self) -> str:

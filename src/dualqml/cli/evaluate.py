@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``dualqml evaluate``: how good recognition would be on your own data."""
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from dualqml.cli._samples import add_data_arguments, read_labelled
+from dualqml.data import DatabaseError
+from dualqml.experiments.open_set import MEASURES, evaluate_open_set
+from dualqml.experiments.open_set_report import write_open_set
+from dualqml.extractors.methods import METHODS
+
+DESCRIPTION = """Measure verification, identification and strangers on your own folder.
+Some people are enrolled with m images each, the others are strangers; both are
+drawn anew for each repetition. Beside the method stand the nearest neighbour and
+the class mean by the cosine of the same input."""
+
+EXAMPLES = """examples:
+  dualqml evaluate people/ -m 3 --out evaluation
+  dualqml evaluate --embeddings faces.npz -m 5 --repeats 10"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_data_arguments(parser, optional=True)
+    parser.add_argument("-m", type=int, default=3, help="enrolled images each (3)")
+    parser.add_argument(
+        "--method", choices=list(METHODS), default="DualQML-W", help="(DualQML-W)"
+    )
+    parser.add_argument(
+        "--strangers", type=float, default=1 / 3, help="share of people (1/3)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="divisions (5)")
+    parser.add_argument("--seed", type=int, default=0, help="of the divisions (0)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("dualqml-evaluation"), help="folder"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, print the table, write the report."""
+    data = read_labelled(options)
+    if not data.labels:
+        raise DatabaseError(f"{data.name} does not say who is who; give --labels")
+
+    def show(done: int, total: int) -> None:
+        print(f"division {done} of {total}", file=sys.stderr)
+
+    found = evaluate_open_set(
+        data.samples,
+        data.labels,
+        name=data.name,
+        m=options.m,
+        strangers=options.strangers,
+        repeats=options.repeats,
+        seed=options.seed,
+        progress=show,
+        method=options.method,
+    )
+    words = ["dualqml", "evaluate", data.name, "-m", str(options.m)]
+    words += ["--method", options.method, "--strangers", f"{options.strangers:g}"]
+    words += ["--repeats", str(options.repeats), "--seed", str(options.seed)]
+    report, text = write_open_set(found, options.out, command=shlex.join(words))
+    if options.json:
+        means = {
+            row: {name: float(found.values(row, name).mean()) for name in MEASURES}
+            for row in found.trials
+        }
+        print(json.dumps(means, indent=2))
+    else:
+        print(text)
+        print(f"Report: {report}")
+    return 0

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``dualqml train``: a model from a folder of people."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from dualqml.cli._samples import add_data_arguments, read_labelled
+from dualqml.data import DatabaseError
+from dualqml.extractors.methods import METHODS
+from dualqml.recognition import Recognizer
+
+DESCRIPTION = """Enrol everybody in a folder and write the model to a file.
+The threshold is calibrated by leaving the people out in turn, unless you say
+otherwise; calibrate it on other people with "dualqml calibrate" if you have any."""
+
+EXAMPLES = """examples:
+  dualqml train people/ -o people.dualqml
+  dualqml train --embeddings faces.npz -o faces.dualqml --fmr 0.001"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_data_arguments(parser, optional=True)
+    parser.add_argument("-o", "--out", type=Path, required=True, help="the model file")
+    parser.add_argument(
+        "--method", choices=list(METHODS), default="DualQML-W", help="(DualQML-W)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an old model")
+    rate = parser.add_mutually_exclusive_group()
+    rate.add_argument("--fpir", type=float, help="false positive identification rate")
+    rate.add_argument("--fmr", type=float, help="false match rate")
+    rate.add_argument("--threshold", type=float, help="given by hand")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Enrol, fit, calibrate, save."""
+    if options.out.exists() and not options.force:
+        raise DatabaseError(f"{options.out} is there already; --force replaces it")
+    data = read_labelled(options)
+    if not data.labels:
+        raise DatabaseError(f"{data.name} does not say who is who; give --labels")
+    print(f"Enrolling {len(data.labels)} samples", file=sys.stderr)
+    recognizer = Recognizer(options.method, threshold=options.threshold)
+    recognizer.enroll_many(data.samples, data.labels)
+    recognizer.fit()
+    if options.threshold is None:
+        print("Calibrating", file=sys.stderr)
+        rate = {"fmr": options.fmr} if options.fmr else {"fpir": options.fpir or 0.01}
+        recognizer.calibrate(**rate)
+    recognizer.save(options.out)
+    about = {
+        "model": str(options.out),
+        "model_id": recognizer.model_id,
+        "subjects": len(recognizer.subjects()),
+        "samples": recognizer.n_samples,
+        "threshold": recognizer.threshold,
+    }
+    if options.json:
+        print(json.dumps(about, indent=2))
+    else:
+        print(
+            f"{options.out}: {about['subjects']} subjects, {about['samples']} samples, "
+            f"threshold {recognizer.threshold:.4g}"
+        )
+    return 0

@@ -1,0 +1,198 @@
+import json
+
+import numpy as np
+import pytest
+
+from dualqml.cli.main import main
+from dualqml.recognition import Recognizer
+from tests.people import make_people
+from tests.recognition.test_recognizer import vectors
+
+pytest.importorskip("PIL")
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def people(tmp_path):
+    """Folders of eight people; four images each, and one more outside."""
+    from PIL import Image
+
+    people = make_people(n_people=8, n_images=5, size=16, noise=0.1)
+    for number, (image, label) in enumerate(
+        zip(people.images, people.labels, strict=True)
+    ):
+        folder = "people" if number % 5 < 4 else "probes"
+        file = tmp_path / folder / label / f"{number % 5}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(file)
+    return tmp_path / "people"
+
+
+@pytest.fixture
+def model(people, capsys):
+    path = people.parent / "people.dualqml"
+    assert run("train", people, "-o", path, "--fpir", 0.02) == 0
+    shown = capsys.readouterr()
+    assert "8 subjects, 32 samples" in shown.out
+    assert "too few for a rate of 0.02" in shown.err
+    return path
+
+
+def probe(people, number):
+    return people.parent / "probes" / f"person {number:02d}" / "4.png"
+
+
+def test_the_whole_way(people, model, capsys):
+    assert run("subjects", model) == 0
+    assert capsys.readouterr().out.splitlines()[2] == "person 02"
+    assert run("identify", model, probe(people, 3)) == 0
+    assert "person 03 (threshold" in capsys.readouterr().out
+    assert run("verify", model, "person 03", probe(people, 3)) == 0
+    assert ": match (person 03" in capsys.readouterr().out
+    assert run("verify", model, "person 04", probe(people, 3)) == 3
+    assert ": no match" in capsys.readouterr().out
+
+    assert run("remove", model, "person 03") == 0
+    assert "7 subjects are enrolled" in capsys.readouterr().out
+    assert run("identify", model, probe(people, 3)) == 3
+    assert ": unknown (" in capsys.readouterr().out
+    assert run("verify", model, "person 03", probe(people, 3)) == 2
+    assert "'person 03' is not enrolled" in capsys.readouterr().err
+
+    images = sorted((people / "person 03").glob("*.png"))
+    assert run("enroll", model, "Zoë Ó", *images) == 0
+    assert "Zoë Ó: 4 samples; 8 subjects" in capsys.readouterr().out
+    assert run("identify", model, probe(people, 3)) == 0
+    assert "Zoë Ó" in capsys.readouterr().out
+
+
+def test_json(people, model, capsys):
+    code = run("identify", model, probe(people, 1), probe(people, 2), "--json")
+    answers = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert [answer["subject"] for answer in answers] == ["person 01", "person 02"]
+    assert len(answers[0]["candidates"]) == 5
+    assert run("identify", model, probe(people, 1), "--threshold", 99, "--json") == 3
+    answer = json.loads(capsys.readouterr().out)[0]
+    assert (answer["decision"], answer["subject"]) == ("unknown", None)
+    assert run("verify", model, "person 01", probe(people, 1), "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["decision"] == "match"
+    assert run("subjects", model, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["person 00"] == 4
+    assert run("inspect", model, "--json") == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["subjects"] == 8
+    assert about["calibration"]["kind"] == "fpir"
+    assert about["model_id"] == Recognizer.load(model).model_id
+    assert run("inspect", model) == 0
+    assert "left out in turn" in capsys.readouterr().out
+
+
+def test_calibrate_on_other_people(people, model, capsys):
+    strangers = make_people(n_people=60, n_images=5, size=16, noise=0.1, seed=9)
+    file = people.parent / "strangers.npz"
+    np.savez(file, images=strangers.images, labels=strangers.labels)
+    # The same names are other people here.
+    renamed = np.char.add("stranger ", strangers.labels)
+    np.savez(file, images=strangers.images, labels=renamed)
+    assert run("calibrate", model, file, "--fpir", 0.05) == 0
+    shown = capsys.readouterr().out
+    assert "false positive identification rate of 0.05" in shown
+    assert "300 comparisons" in shown
+    assert Recognizer.load(model).calibration.target == 0.05
+    assert run("calibrate", model, file, "--fmr", 0.01, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "fmr"
+
+
+def test_embeddings(tmp_path, capsys):
+    rows = vectors(n_people=10)
+    labels = np.repeat([f"p{n}" for n in range(10)], 3)
+    file, model = tmp_path / "faces.npz", tmp_path / "faces.dualqml"
+    np.savez(file, embeddings=rows[:, :3].reshape(30, -1), labels=labels)
+    trained = run("train", "--embeddings", file, "-o", model, "--threshold", 1.0)
+    assert trained == 0
+    np.save(tmp_path / "probes.npy", rows[:4, 3])
+    assert run("identify", model, "--embeddings", tmp_path / "probes.npy") == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[2] for line in shown.splitlines()[1:]] == [
+        "p0",
+        "p1",
+        "p2",
+        "p3",
+    ]
+    np.save(tmp_path / "all.npy", rows[:, :3].reshape(30, -1))
+    (tmp_path / "names.txt").write_text("\n".join(labels))
+    arguments = [
+        "--embeddings",
+        tmp_path / "all.npy",
+        "--labels",
+        tmp_path / "names.txt",
+    ]
+    assert run("train", *arguments, "-o", model, "--threshold", 1, "--force") == 0
+    assert Recognizer.load(model).subjects() == [f"p{n}" for n in range(10)]
+
+
+def test_parquet(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    table = pandas.DataFrame(vectors(n_people=5)[:, 0])
+    table.columns = [f"x{k}" for k in range(table.shape[1])]
+    table["subject"] = [f"p{n}" for n in range(5)]
+    table.to_parquet(tmp_path / "faces.parquet")
+    model = tmp_path / "m.dualqml"
+    arguments = ["--embeddings", tmp_path / "faces.parquet", "-o", model]
+    assert run("train", *arguments, "--threshold", 1) == 0
+    assert Recognizer.load(model).subjects() == [f"p{n}" for n in range(5)]
+
+
+def test_evaluate(tmp_path, capsys):
+    rows = vectors(n_people=15, n_samples=6, noise=1.0)
+    file = tmp_path / "faces.npz"
+    labels = np.repeat([f"p{n:02d}" for n in range(15)], 6)
+    np.savez(file, embeddings=rows.reshape(90, -1), labels=labels)
+    arguments = ["evaluate", "--embeddings", file, "-m", 3, "--repeats", 2]
+    assert run(*arguments, "--out", tmp_path / "out") == 0
+    shown = capsys.readouterr()
+    assert "10 people enrolled with 3 images each, 5 strangers" in shown.out
+    assert "division 2 of 2" in shown.err
+    page = (tmp_path / "out" / "open-set.html").read_text()
+    assert page.count("<svg") == 3
+    assert run(*arguments, "--out", tmp_path / "out", "--json") == 0
+    means = json.loads(capsys.readouterr().out)
+    assert set(means) == {
+        "DualQML-W",
+        "nearest neighbour, cosine",
+        "class mean, cosine",
+    }
+    assert 0 <= means["DualQML-W"]["EER"] < 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "-o", "m"], "either a folder or database, or --embeddings"),
+        (["train", "nowhere", "-o", "m"], "neither a folder nor"),
+        (["identify", "nowhere.dualqml", "x.png"], "nowhere.dualqml"),
+        (["train", "--embeddings", "x.txt", "-o", "m"], ".npz, .npy or .parquet"),
+        (["train", "--embeddings", "x.npy", "-o", "m"], "cannot be read"),
+    ],
+)
+def test_wrong_input(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_wrong_input_leaves_the_model_alone(people, model, capsys):
+    before = model.read_bytes()
+    (people / "broken.png").write_text("no image")
+    assert run("enroll", model, "Ann", people / "broken.png") == 2
+    assert run("remove", model, "person 01", "nobody") == 2
+    assert run("train", people / "person 00", "-o", model) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert run("identify", model) == 2
+    assert "Give images" in capsys.readouterr().err
+    assert model.read_bytes() == before
