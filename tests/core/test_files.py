@@ -66,7 +66,7 @@ def test_old_file_stays_when_the_content_fails(tmp_path, error):
     assert names(tmp_path) == ["a.bin"]
 
 
-def test_errors_are_typed(tmp_path):
+def test_errors_are_typed(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot be written") as caught:
         write_text(tmp_path / "file" / "a.txt", "")
@@ -75,6 +75,9 @@ def test_errors_are_typed(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(FileError, match="folder cannot be written"):
         write_text(tmp_path / "folder", "")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileError, match="cannot be written"):
+        write_text("", "")
     assert names(tmp_path) == ["file", "folder"]
 
 

@@ -11,6 +11,8 @@ from dualqml.core.exceptions import FileError
 
 #: Characters of a file's name that its temporary file shows: names have a limit.
 _SHOWN = 48
+# A link of that name, which somebody else has put there, is not followed.
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def write_atomically(
@@ -50,7 +52,7 @@ def write_atomically(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         name = f".{path.name[:_SHOWN]}.{secrets.token_hex(8)}.tmp"
-        temporary = path.with_name(name)
+        temporary = path.parent / name
         # The system applies the user's mask to these permissions.
         file = os.open(temporary, _FLAGS, 0o666)
         with os.fdopen(file, "wb") as stream:
@@ -99,10 +101,6 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """
     # As text files are written elsewhere: with the line ends of the system.
     write_atomically(path, [text.replace("\n", os.linesep).encode()])
-
-
-# Not followed where somebody else has put a link of that name; bytes as they are.
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -19,6 +19,7 @@ import inspect
 import math
 import reprlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeGuard
 
@@ -45,7 +46,11 @@ class ValueProblem(ValueError):
     """What cannot be saved or loaded, and where it is."""
 
     def __init__(self, path: Path, what: str) -> None:
-        where = ".".join(name[:80] for name in path)
+        where = ".".join(
+            # A file may have chosen the names.
+            name[:80] if name.isprintable() else repr(name[:80])
+            for name in path
+        )
         super().__init__(f"{where or 'the model'} {what[:_LONGEST_MESSAGE]}")
 
 
@@ -281,13 +286,11 @@ class Decoder:
         dtype = NUMBERS.get(name) if isinstance(name, str) else None
         expected = {"b": bool, "i": int, "u": int, "f": float}
         if dtype is not None and type(value) is expected[dtype.kind]:
-            try:
-                with np.errstate(over="ignore"):
-                    scalar = np.array(value).astype(dtype)[()]
-            except OverflowError:
-                scalar = None
-            if scalar == value or value != value:
-                return scalar
+            with np.errstate(over="ignore"), suppress(OverflowError):
+                scalar = np.array(value).astype(dtype)[()]
+                # What was cut off or rounded was not written by us. NaN is NaN.
+                if scalar.item() == value or value != value:
+                    return scalar
         raise ValueProblem(path, f"is not a scalar: {reprlib.repr(dict(node))}")
 
     def _decode_array(self, node: Mapping[str, Any], path: Path) -> NDArray[Any]:

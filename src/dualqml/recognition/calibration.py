@@ -3,7 +3,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,9 @@ from dualqml.evaluation import (
     fnmr_at_fmr,
     rule_of_three,
 )
+from dualqml.recognition.gallery import Gallery
+from dualqml.recognition.matcher import Matcher
 from dualqml.recognition.results import Calibration, RecognitionError
-
-if TYPE_CHECKING:
-    from dualqml.recognition.recognizer import Recognizer
 
 
 class Trials(NamedTuple):
@@ -40,49 +39,50 @@ class Trials(NamedTuple):
 
 
 def held_out_trials(
-    recognizer: "Recognizer", images: object, labels: Sequence[str]
+    scores: Array, labels: Sequence[str], subjects: Sequence[str]
 ) -> Trials:
-    """Score samples of people, some of them enrolled and some not.
+    """Tell trials of enrolled people from those of strangers.
 
     Parameters
     ----------
-    recognizer : Recognizer
-        Who decides.
-    images : array or list
-        Samples that were not enrolled.
+    scores : ndarray of shape (n_samples, n_subjects)
+        Of samples that were not enrolled.
     labels : sequence of str
         Who is on them. Those who are not enrolled are strangers.
+    subjects : sequence of str
+        The enrolled, in the order of the columns.
 
     Returns
     -------
     Trials
         The scores.
     """
-    scores = recognizer.scores(images)
     names = np.asarray(labels)
     if names.shape != scores.shape[:1]:
         raise RecognitionError(
             f"{len(scores)} samples need as many labels, got {names.size}"
         )
-    place = {name: column for column, name in enumerate(recognizer.subjects())}
+    place = {name: column for column, name in enumerate(subjects)}
     codes = np.array([place.get(name, -1) for name in names.tolist()])
     known = codes >= 0
     return Trials(scores[known], codes[known], scores[~known])
 
 
 def left_out_trials(
-    recognizer: "Recognizer", *, n_folds: int = 10, random_state: int = 0
+    gallery: Gallery, matcher: Matcher, *, n_folds: int = 10, random_state: int = 0
 ) -> Trials:
-    """Score enrolled people by recognisers that do not know them, or not that sample.
+    """Score enrolled people by matchers that do not know them, or not that sample.
 
-    The subjects are dealt into folds. Those of a fold are strangers to a
-    recogniser of all others. And of every other subject with several samples one
-    is held out of that recogniser, as a mated trial.
+    The subjects are dealt into folds. Those of a fold are strangers to a matcher
+    fitted to all others. And of every other subject with several samples one is
+    held out of that fit, as a mated trial.
 
     Parameters
     ----------
-    recognizer : Recognizer
+    gallery : Gallery
         With at least four subjects.
+    matcher : Matcher
+        The kind of matcher; it is not changed.
     n_folds : int, default=10
         Folds.
     random_state : int, default=0
@@ -91,36 +91,45 @@ def left_out_trials(
     Returns
     -------
     Trials
-        Scores with as many columns as the smallest of those recognisers has
-        subjects; a mated score is in the column of its code.
+        Scores with as many columns as the smallest of those matchers has subjects;
+        a mated score is in the first.
     """
-    names = np.array(recognizer.subjects())
-    if names.size < 4:
+    names = list(gallery)
+    if len(names) < 4:
         raise RecognitionError(
             "Calibration without other people needs at least four enrolled subjects; "
-            f"there are {names.size}. Give images of people who are not enrolled."
+            f"there are {len(names)}. Give images of people who are not enrolled."
         )
     rng = np.random.default_rng(random_state)
-    dealt = np.array_split(rng.permutation(names.size), min(n_folds, names.size // 2))
+    dealt = np.array_split(rng.permutation(len(names)), min(n_folds, len(names) // 2))
     mated, nonmated = [], []
-    for strangers in dealt:
-        smaller = recognizer.without(names[strangers].tolist())
-        probes, own = smaller.hold_out_one(rng)
-        of_strangers = np.concatenate(
-            [recognizer.samples(name) for name in names[strangers].tolist()]
-        )
-        nonmated.append(_with_true_first(smaller.row_scores(of_strangers), None))
-        if len(probes):
-            place = {name: column for column, name in enumerate(smaller.subjects())}
-            columns = np.array([place[name] for name in own])
-            mated.append(_with_true_first(smaller.row_scores(probes), columns))
+    for fold in dealt:
+        strangers = {names[number] for number in fold}
+        kept: dict[str, NDArray[np.int64]] = {}
+        probes, columns = [], []
+        for subject in names:
+            if subject in strangers:
+                continue
+            rows = np.arange(len(gallery[subject]))
+            if rows.size > 1:
+                chosen = int(rng.integers(rows.size))
+                probes.append(gallery[subject][chosen])
+                columns.append(len(kept))
+                rows = np.delete(rows, chosen)
+            kept[subject] = rows
+        smaller = matcher.fitted_to_part(gallery, kept)
+        asked = np.concatenate([gallery[name] for name in names if name in strangers])
+        nonmated.append(_with_true_first(smaller.scores(asked), None))
+        if probes:
+            scores = smaller.scores(np.array(probes))
+            mated.append(_with_true_first(scores, np.array(columns)))
     width = min(part.shape[1] for part in nonmated + mated)
     # Beyond the true subject, the best of the others are all that counts.
-    rows = np.concatenate([part[:, :width] for part in nonmated])
-    if not mated:
-        return Trials(np.empty((0, width)), np.empty(0, dtype=np.int64), rows)
-    found = np.concatenate([part[:, :width] for part in mated])
-    return Trials(found, np.zeros(len(found), dtype=np.int64), rows)
+    rows_of_strangers = np.concatenate([part[:, :width] for part in nonmated])
+    found = np.concatenate(
+        [part[:, :width] for part in mated] or [np.empty((0, width))]
+    )
+    return Trials(found, np.zeros(len(found), dtype=np.int64), rows_of_strangers)
 
 
 def _with_true_first(scores: Array, columns: NDArray[np.int64] | None) -> Array:

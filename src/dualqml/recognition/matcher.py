@@ -8,6 +8,7 @@ at all. The score is the sum of both, the cosine in units of its spread between
 different enrolled people.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -104,22 +105,33 @@ class Matcher:
                 )
         return DualQMLW(image_shape=self.image_shape, **self.parameters)
 
-    def fresh(self, gallery: Gallery) -> "Matcher":
-        """A matcher like this one, not fitted; what was prepared is shared.
+    def fitted_to_part(
+        self, gallery: Gallery, kept: Mapping[str, NDArray[np.int64]]
+    ) -> "Matcher":
+        """A matcher like this one, fitted to some samples of some subjects.
 
-        The subjects of the gallery have the same samples as here.
+        Parameters
+        ----------
+        gallery : Gallery
+            What this one was fitted to.
+        kept : dict of str to ndarray of int
+            Which samples of which subjects.
+
+        Returns
+        -------
+        Matcher
+            What was prepared is not prepared again.
         """
         other = Matcher(
             self.method, self.image_shape, self.cosine_weight, self.parameters
         )
-        other._prepared = {s: self._prepared[s] for s in gallery if s in self._prepared}
+        part = Gallery()
+        for subject, rows in kept.items():
+            part.add(subject, gallery[subject][rows])
+            if subject in self._prepared:
+                other._prepared[subject] = self._prepared[subject].take(rows)
+        other.fit(part)
         return other
-
-    def narrow(self, subject: str, rows: NDArray[np.int64]) -> None:
-        """Keep what was prepared of some samples of a subject."""
-        if subject in self._prepared:
-            self._prepared[subject] = self._prepared[subject].take(rows)
-        self.model = self.means = None
 
     def forget(self, subject: str) -> None:
         """Drop what was prepared of a subject, and all that was learnt with it."""
@@ -135,11 +147,7 @@ class Matcher:
         rows, codes = gallery.rows.astype(np.float64), gallery.codes
         model = self.estimator()
         if isinstance(model, DualQMLW):
-            for subject in gallery:
-                if subject not in self._prepared:
-                    self._prepared[subject] = model.prepare(
-                        gallery[subject].astype(np.float64)
-                    )
+            self._prepare(model, gallery)
             prepared = PreparedSamples.joined([self._prepared[s] for s in gallery])
             model.fit_prepared(prepared, codes)
             units = prepared.inputs
@@ -154,6 +162,17 @@ class Matcher:
         others[np.arange(codes.size), codes] = False
         self.cosine_mean = float(cosines[others].mean())
         self.cosine_spread = float(cosines[others].std()) or 1.0
+
+    def _prepare(self, model: DualQMLW, gallery: Gallery) -> None:
+        """Prepare the samples of new subjects, all at once."""
+        new = [subject for subject in gallery if subject not in self._prepared]
+        if not new:
+            return
+        samples = [gallery[subject] for subject in new]
+        prepared = model.prepare(np.concatenate(samples).astype(np.float64))
+        ends = np.cumsum([len(own) for own in samples])
+        for subject, own, end in zip(new, samples, ends, strict=True):
+            self._prepared[subject] = prepared.take(np.arange(end - len(own), end))
 
     def scores(self, rows: NDArray[Any]) -> Array:
         """Similarities of samples to all subjects, in the order of subjects."""

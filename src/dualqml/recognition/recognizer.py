@@ -1,27 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Enrol, verify, identify, say "unknown", erase."""
 
-import hashlib
-import json
-import os
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any, Self, cast
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualqml.core.arrays import Array
-from dualqml.extractors.methods import METHODS
 from dualqml.recognition.calibration import (
     calibrate,
     held_out_trials,
     left_out_trials,
 )
-from dualqml.recognition.gallery import Gallery, checked_name
-from dualqml.recognition.inputs import Embedding, InputReader, Inputs
-from dualqml.recognition.matcher import Matcher
-from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
+from dualqml.recognition.enrolment import Enrolment
+from dualqml.recognition.inputs import Embedding, Inputs
 from dualqml.recognition.results import (
     Calibration,
     Candidate,
@@ -33,7 +25,7 @@ from dualqml.recognition.results import (
 )
 
 
-class Recognizer:
+class Recognizer(Enrolment):
     """People who can be enrolled, recognised and erased.
 
     After every `enroll` and `remove` the model is the one that a fresh fit to the
@@ -70,7 +62,7 @@ class Recognizer:
     >>> from dualqml.recognition import Recognizer
     >>> rng = np.random.default_rng(0)
     >>> people = {name: rng.normal(size=20) for name in ["Ann", "Bob", "Zoe"]}
-    >>> recognizer = Recognizer(threshold=1.0)
+    >>> recognizer = Recognizer(threshold=0.5, cosine_weight=0.0)
     >>> for name, face in people.items():
     ...     recognizer.enroll(name, face + 0.2 * rng.normal(size=(3, 20)))
     >>> recognizer.subjects()
@@ -93,108 +85,18 @@ class Recognizer:
         size: tuple[int, int] = (32, 32),
         threshold: float | None = None,
         cosine_weight: float | None = None,
-        embedding: Any = None,
+        embedding: Embedding | None = None,
         **parameters: Any,
     ) -> None:
-        if method not in METHODS:
-            raise RecognitionError(
-                f"{method!r} is not a method; choose from {', '.join(METHODS)}"
-            )
-        self.method = method
-        self.size = size
-        self.cosine_weight = cosine_weight
-        self.parameters = parameters
-        self._reader = InputReader(size=size, embedding=embedding)
-        self._gallery = Gallery()
-        self._matcher: Matcher | None = None
-        self._fitted = False
-        self.calibration: Calibration | None = None
+        super().__init__(
+            method,
+            size=size,
+            cosine_weight=cosine_weight,
+            embedding=embedding,
+            **parameters,
+        )
         if threshold is not None:
             self.set_threshold(threshold)
-
-    # Enrolment
-
-    def subjects(self) -> list[str]:
-        """The enrolled subjects, sorted.
-
-        Returns
-        -------
-        list of str
-            Their names.
-        """
-        return list(self._gallery)
-
-    def enroll(self, subject: str, images: Inputs) -> None:
-        """Enrol a subject, or add to what is known of one.
-
-        Parameters
-        ----------
-        subject : str
-            The name.
-        images : array, image, path or list of them
-            An image (height, width), several (n, height, width), a vector (p,),
-            several (n, p), Pillow images or paths. All that is ever enrolled must
-            be of one kind.
-
-        Raises
-        ------
-        RecognitionError
-            The name or the samples cannot be used; nothing has changed.
-        """
-        checked_name(subject)
-        self._add(subject, self._reader.read(images))
-
-    def enroll_many(self, images: Inputs, subjects: Sequence[str]) -> None:
-        """Enrol many samples at once.
-
-        Parameters
-        ----------
-        images : array or list
-            Samples, as for `enroll`.
-        subjects : sequence of str
-            The subject of each.
-        """
-        rows = self._reader.read(images)
-        names = [checked_name(subject) for subject in subjects]
-        if len(names) != len(rows):
-            raise RecognitionError(
-                f"{len(rows)} samples need as many subjects, got {len(names)}"
-            )
-        labels = np.array(names)
-        for subject in dict.fromkeys(names):
-            self._add(subject, rows[labels == subject])
-
-    def remove(self, subject: str) -> None:
-        """Erase a subject.
-
-        Nothing of it is left in the model. Files that were saved before are not
-        touched: save again to the same place.
-
-        Parameters
-        ----------
-        subject : str
-            The name.
-
-        Raises
-        ------
-        UnknownSubjectError
-            It is not enrolled.
-        """
-        self._gallery.remove(subject)
-        if self._matcher is not None:
-            self._matcher.forget(subject)
-        self._fitted = False
-        if not self._gallery:
-            self._matcher = None
-            self._reader.reset()
-
-    def _add(self, subject: str, rows: NDArray[Any]) -> None:
-        self._gallery.add(subject, rows)
-        if self._matcher is not None:
-            self._matcher.forget(subject)
-        self._fitted = False
-
-    # Recognition
 
     def verify(
         self, subject: str, image: Inputs, *, threshold: float | None = None
@@ -336,113 +238,7 @@ class Recognizer:
         """
         return self._ready().scores(self._reader.read(images, enrolling=False))
 
-    # Files
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save everything in one file.
-
-        At any moment the old or the new file is there, whole. It holds the samples
-        of the enrolled subjects and nothing of any other.
-
-        Parameters
-        ----------
-        path : path
-            The file; its folder is made if it is not there.
-
-        Raises
-        ------
-        FileError
-            It cannot be written. The old one is untouched.
-        """
-        save_recognizer(self, path)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        embedding: Embedding | None = None,
-        verify: bool = True,
-    ) -> Self:
-        """Load what `save` has written.
-
-        Parameters
-        ----------
-        path : path
-            The file.
-        embedding : callable, optional
-            As in the constructor; files do not hold it.
-        verify : bool, default=True
-            Whether to check the checksum, which reads the whole file once.
-
-        Returns
-        -------
-        Recognizer
-            Its arrays stay in the file until they are used; processes that load the
-            same file share their memory.
-
-        Raises
-        ------
-        ModelFileError
-            There is no such file, it is damaged, or of another format.
-        """
-        return cast(
-            Self, load_recognizer(cls, path, embedding=embedding, verify=verify)
-        )
-
-    # Model
-
-    @property
-    def inputs(self) -> str | None:
-        """What samples are: "image" or "vector"; None while nobody is enrolled."""
-        return self._reader.kind
-
-    @property
-    def model_id(self) -> str:
-        """Sixteen hexadecimal digits that change with any sample or parameter."""
-        digest = hashlib.sha256()
-        about = [self.method, list(self.size), self.cosine_weight, self.parameters]
-        digest.update(json.dumps([about, self.subjects()], sort_keys=True).encode())
-        for subject in self._gallery:
-            rows = np.ascontiguousarray(self._gallery[subject])
-            digest.update(repr((rows.shape, rows.dtype.str)).encode() + rows.tobytes())
-        return digest.hexdigest()[:16]
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples of all subjects."""
-        return self._gallery.n_samples
-
-    def fit(self) -> "Recognizer":
-        """Learn now, rather than when it is next needed.
-
-        Returns
-        -------
-        Recognizer
-            The same object.
-        """
-        self._ready()
-        return self
-
-    def _ready(self) -> Matcher:
-        if len(self._gallery) < 2:
-            raise RecognitionError(
-                "Recognition compares people: enrol at least two subjects, "
-                f"{len(self._gallery)} is enrolled"
-            )
-        if self._matcher is None:
-            self._matcher = Matcher.default(
-                self.method,
-                self._reader.image_shape,
-                self.cosine_weight,
-                self.parameters,
-            )
-        if not self._fitted:
-            self._matcher.fit(self._gallery)
-            self._fitted = True
-        return self._matcher
-
-    def _one(self, image: Inputs) -> Inputs:
+    def _one(self, image: Inputs) -> Any:
         rows = self._reader.read(image, enrolling=False)
         if len(rows) != 1:
             raise RecognitionError(
@@ -450,8 +246,6 @@ class Recognizer:
                 "verify_many and identify_many"
             )
         return self._reader.as_inputs(rows)
-
-    # Thresholds
 
     def set_threshold(self, threshold: float) -> None:
         """Set the threshold by hand.
@@ -515,10 +309,10 @@ class Recognizer:
         if (images is None) != (labels is None):
             raise RecognitionError("Images and labels come together")
         if images is None or labels is None:
-            trials = left_out_trials(self)
+            trials = left_out_trials(self._gallery, self._ready())
             source = f"{len(self._gallery)} enrolled subjects left out in turn"
         else:
-            trials = held_out_trials(self, images, labels)
+            trials = held_out_trials(self.scores(images), labels, self.subjects())
             source = f"{len(trials.nonmated)} samples of people who are not enrolled"
         self.calibration = calibrate(
             trials,
@@ -527,96 +321,3 @@ class Recognizer:
             source=source,
         )
         return self.calibration
-
-    # For calibration and files
-
-    def samples(self, subject: str) -> NDArray[Any]:
-        """The samples of a subject, one a row, as they are kept.
-
-        Parameters
-        ----------
-        subject : str
-            The name.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            8-bit pixels, or vectors.
-        """
-        return np.asarray(self._gallery[subject])
-
-    def row_scores(self, rows: NDArray[Any]) -> Array:
-        """Similarities of samples that are rows already, as `samples` gives them.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_subjects)
-            In the order of `subjects`.
-        """
-        return self._ready().scores(rows)
-
-    def without(self, subjects: Iterable[str]) -> "Recognizer":
-        """A recogniser of the same kind without some subjects.
-
-        Parameters
-        ----------
-        subjects : iterable of str
-            Whom to leave out.
-
-        Returns
-        -------
-        Recognizer
-            A new one; this one is not changed.
-        """
-        left_out = set(subjects)
-        other = Recognizer(
-            self.method,
-            size=self.size,
-            cosine_weight=self.cosine_weight,
-            **self.parameters,
-        )
-        other._reader = self._reader.copy()
-        for subject in self._gallery:
-            if subject not in left_out:
-                other._gallery.add(subject, self._gallery[subject])
-        if self._matcher is not None:
-            other._matcher = self._matcher.fresh(other._gallery)
-        if self.calibration is not None:
-            other.calibration = replace(self.calibration)
-        return other
-
-    def hold_out_one(self, rng: np.random.Generator) -> tuple[NDArray[Any], list[str]]:
-        """Take one sample out of every subject that has several.
-
-        Parameters
-        ----------
-        rng : Generator
-            Chance.
-
-        Returns
-        -------
-        rows : ndarray of shape (n_held_out, n_features)
-            The samples.
-        subjects : list of str
-            Whose they are.
-        """
-        held_out, whose = [], []
-        for subject in self.subjects():
-            own = self._gallery[subject]
-            if len(own) > 1:
-                chosen = int(rng.integers(len(own)))
-                held_out.append(own[chosen].copy())
-                whose.append(subject)
-                kept = np.delete(np.arange(len(own)), chosen)
-                rest = own[kept]
-                self._gallery.remove(subject)
-                self._gallery.add(subject, rest)
-                if self._matcher is not None:
-                    self._matcher.narrow(subject, kept)
-        self._fitted = False
-        return np.array(held_out), whose

@@ -26,7 +26,7 @@ from dualqml.recognition.tensors import (
 )
 
 if TYPE_CHECKING:
-    from dualqml.recognition.recognizer import Recognizer
+    from dualqml.recognition.enrolment import Enrolment
 
 #: Version of the format. It changes with a major version of dualqml at most.
 FORMAT = 1
@@ -59,7 +59,7 @@ _MATCHER_FIELDS: dict[str, type | tuple[type, ...]] = {
 }
 
 
-def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> None:
+def save_recognizer(recognizer: "Enrolment", path: str | os.PathLike[str]) -> None:
     """Save a recogniser; see `Recognizer.save`."""
     gallery, matcher = recognizer._gallery, None
     if len(gallery) > 1:
@@ -95,12 +95,12 @@ def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> N
 
 
 def load_recognizer(
-    kind: type["Recognizer"],
+    kind: type["Enrolment"],
     path: str | os.PathLike[str],
     *,
     embedding: Embedding | None = None,
     verify: bool = True,
-) -> "Recognizer":
+) -> "Enrolment":
     """Load a recogniser; see `Recognizer.load`."""
     arrays, metadata = read_tensors(path, verify=verify)
     if _FORMAT_KEY not in metadata or _STATE_KEY not in metadata:
@@ -125,8 +125,8 @@ def load_recognizer(
 
 
 def _restored(
-    kind: type["Recognizer"], state: Any, embedding: Embedding | None
-) -> "Recognizer":
+    kind: type["Enrolment"], state: Any, embedding: Embedding | None
+) -> "Enrolment":
     _check(state, _FIELDS, "the state")
     size = state["size"]
     if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
@@ -182,7 +182,7 @@ def _calibration(record: dict[str, Any]) -> Calibration:
     return found
 
 
-def _matcher(recognizer: "Recognizer", state: dict[str, Any]) -> Matcher:
+def _matcher(recognizer: "Enrolment", state: dict[str, Any]) -> Matcher:
     _check(state, _MATCHER_FIELDS, "the matcher")
     matcher = Matcher(
         recognizer.method,

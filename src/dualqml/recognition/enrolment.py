@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Who is enrolled, the model fitted to them, and its file."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualqml.extractors.methods import METHODS
+from dualqml.recognition.gallery import Gallery, checked_name
+from dualqml.recognition.inputs import Embedding, InputReader, Inputs
+from dualqml.recognition.matcher import Matcher
+from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
+from dualqml.recognition.results import Calibration, RecognitionError
+
+
+class Enrolment:
+    """What all recognisers share: enrolment, erasure and files. Do not use directly.
+
+    After every change the model is the one that a fresh fit to the present subjects
+    gives. It is fitted when it is next needed.
+    """
+
+    def __init__(
+        self,
+        method: str = "DualQML-W",
+        *,
+        size: tuple[int, int] = (32, 32),
+        cosine_weight: float | None = None,
+        embedding: Any = None,
+        **parameters: Any,
+    ) -> None:
+        if method not in METHODS:
+            raise RecognitionError(
+                f"{method!r} is not a method; choose from {', '.join(METHODS)}"
+            )
+        self.method = method
+        self.size = size
+        self.cosine_weight = cosine_weight
+        self.parameters = parameters
+        self._reader = InputReader(size=size, embedding=embedding)
+        self._gallery = Gallery()
+        self._matcher: Matcher | None = None
+        self._fitted = False
+        self.calibration: Calibration | None = None
+
+    def subjects(self) -> list[str]:
+        """The enrolled subjects, sorted.
+
+        Returns
+        -------
+        list of str
+            Their names.
+        """
+        return list(self._gallery)
+
+    def enroll(self, subject: str, images: Inputs) -> None:
+        """Enrol a subject, or add to what is known of one.
+
+        Parameters
+        ----------
+        subject : str
+            The name.
+        images : array, image, path or list of them
+            An image (height, width), several (n, height, width), a vector (p,),
+            several (n, p), Pillow images or paths. All that is ever enrolled must
+            be of one kind.
+
+        Raises
+        ------
+        RecognitionError
+            The name or the samples cannot be used; nothing has changed.
+        """
+        checked_name(subject)
+        self._add(subject, self._reader.read(images))
+
+    def enroll_many(self, images: Inputs, subjects: Sequence[str]) -> None:
+        """Enrol many samples at once.
+
+        Parameters
+        ----------
+        images : array or list
+            Samples, as for `enroll`.
+        subjects : sequence of str
+            The subject of each.
+        """
+        rows = self._reader.read(images)
+        names = [checked_name(subject) for subject in subjects]
+        if len(names) != len(rows):
+            raise RecognitionError(
+                f"{len(rows)} samples need as many subjects, got {len(names)}"
+            )
+        labels = np.array(names)
+        for subject in dict.fromkeys(names):
+            self._add(subject, rows[labels == subject])
+
+    def remove(self, subject: str) -> None:
+        """Erase a subject.
+
+        Nothing of it is left in the model. Files that were saved before are not
+        touched: save again to the same place.
+
+        Parameters
+        ----------
+        subject : str
+            The name.
+
+        Raises
+        ------
+        UnknownSubjectError
+            It is not enrolled.
+        """
+        self._gallery.remove(subject)
+        if self._matcher is not None:
+            self._matcher.forget(subject)
+        self._fitted = False
+        if not self._gallery:
+            self._matcher = None
+            self._reader.reset()
+
+    def _add(self, subject: str, rows: NDArray[Any]) -> None:
+        self._gallery.add(subject, rows)
+        if self._matcher is not None:
+            self._matcher.forget(subject)
+        self._fitted = False
+
+    def samples(self, subject: str) -> NDArray[Any]:
+        """The samples of a subject, one a row, as they are kept.
+
+        Parameters
+        ----------
+        subject : str
+            The name.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            8-bit pixels, or vectors.
+        """
+        return np.asarray(self._gallery[subject])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save everything in one file.
+
+        At any moment the old or the new file is there, whole. It holds the samples
+        of the enrolled subjects and nothing of any other.
+
+        Parameters
+        ----------
+        path : path
+            The file; its folder is made if it is not there.
+
+        Raises
+        ------
+        FileError
+            It cannot be written. The old one is untouched.
+        """
+        save_recognizer(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedding: Embedding | None = None,
+        verify: bool = True,
+    ) -> Self:
+        """Load what `save` has written.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        embedding : callable, optional
+            As in the constructor; files do not hold it.
+        verify : bool, default=True
+            Whether to check the checksum, which reads the whole file once.
+
+        Returns
+        -------
+        object
+            Its arrays stay in the file until they are used; processes that load the
+            same file share their memory.
+
+        Raises
+        ------
+        ModelFileError
+            There is no such file, it is damaged, or of another format.
+        """
+        found = load_recognizer(cls, path, embedding=embedding, verify=verify)
+        return cast(Self, found)
+
+    @property
+    def inputs(self) -> str | None:
+        """What samples are: "image" or "vector"; None while nobody is enrolled."""
+        return self._reader.kind
+
+    @property
+    def model_id(self) -> str:
+        """Sixteen hexadecimal digits that change with any sample or parameter."""
+        digest = hashlib.sha256()
+        about = [self.method, list(self.size), self.cosine_weight, self.parameters]
+        digest.update(json.dumps([about, self.subjects()], sort_keys=True).encode())
+        for subject in self._gallery:
+            rows = np.ascontiguousarray(self._gallery[subject])
+            digest.update(repr((rows.shape, rows.dtype.str)).encode() + rows.tobytes())
+        return digest.hexdigest()[:16]
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples of all subjects."""
+        return self._gallery.n_samples
+
+    def fit(self) -> Self:
+        """Learn now, rather than when it is next needed.
+
+        Returns
+        -------
+        self : object
+            The same object.
+        """
+        self._ready()
+        return self
+
+    def _ready(self) -> Matcher:
+        if len(self._gallery) < 2:
+            raise RecognitionError(
+                "Recognition compares people: enrol at least two subjects, "
+                f"{len(self._gallery)} is enrolled"
+            )
+        if self._matcher is None:
+            self._matcher = Matcher.default(
+                self.method,
+                self._reader.image_shape,
+                self.cosine_weight,
+                self.parameters,
+            )
+        if not self._fitted:
+            self._matcher.fit(self._gallery)
+            self._fitted = True
+        return self._matcher
