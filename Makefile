@@ -11,7 +11,7 @@ setup: $(READY)
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[sdp,demo,dev]"
+	$(BIN)/python -m pip install --quiet --editable ".[sdp,demo,faces,dev]"
 	touch $@
 
 demo: $(READY)

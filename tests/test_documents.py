@@ -69,3 +69,10 @@ def test_examples_of_the_experiments_run():
 def test_examples_of_the_data_page_run():
     pytest.importorskip("PIL")
     assert output_of(examples("docs/data.md")) == "(400, 32, 32) 40 people\n"
+
+
+def test_examples_of_recognition_run():
+    pytest.importorskip("PIL")
+    lines = output_of(examples("docs/recognition.md")).splitlines()
+    assert lines[0].startswith("threshold ")
+    assert lines[1:] == ["match s4", "no match", "unknown"]

@@ -110,7 +110,13 @@ class Database:
         return found
 
     def without_copies(self) -> Self:
-        """The database without the subjects in `copies`."""
+        """Leave out the subjects in `copies`.
+
+        Returns
+        -------
+        Database
+            The others; the same object if there are no copies.
+        """
         copies = list(self.copies)
         return self.subset(~np.isin(self.labels, copies)) if copies else self
 

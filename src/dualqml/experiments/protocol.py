@@ -48,7 +48,24 @@ class Protocol:
     train_rows: tuple[int, ...] = ()
 
     def split(self, database: Database, m: int, seed: int, repetition: int) -> Split:
-        """Training and test images of one repetition; the same for all methods."""
+        """Divide a database for one repetition, the same for all methods.
+
+        Parameters
+        ----------
+        database : Database
+            What to divide.
+        m : int
+            Training images of each subject, for "random".
+        seed : int
+            Seed of the experiment.
+        repetition : int
+            Number of the repetition.
+
+        Returns
+        -------
+        Split
+            Training and test images.
+        """
         try:
             if self.kind == "visits":
                 return visit_split(database.labels, database.visits, self.train_visits)
@@ -150,6 +167,16 @@ class Experiment:
     def training_sizes(self, name: str) -> tuple[int, ...]:
         """Training sizes that a database allows, of those that were asked for.
 
+        Parameters
+        ----------
+        name : str
+            Name of the database.
+
+        Returns
+        -------
+        tuple of int
+            The sizes; 0 alone where the protocol has none.
+
         Raises
         ------
         DatabaseError
@@ -173,7 +200,18 @@ class Experiment:
         return possible
 
     def skipped_sizes(self, name: str) -> tuple[int, ...]:
-        """Training sizes that were asked for and that a database does not allow."""
+        """Training sizes that were asked for and that a database does not allow.
+
+        Parameters
+        ----------
+        name : str
+            Name of the database.
+
+        Returns
+        -------
+        tuple of int
+            The sizes.
+        """
         if self.protocol.kind != "random" or self.sizes is None:
             return ()
         possible = self.training_sizes(name)

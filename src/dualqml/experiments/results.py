@@ -76,7 +76,13 @@ class Result:
     finished: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Flat, ready for JSON; numbers that are missing are None."""
+        """Flat, ready for JSON; numbers that are missing are None.
+
+        Returns
+        -------
+        dict
+            Fields of the unit and of the result.
+        """
         record = asdict(self)
         record = record.pop("unit") | record
         return {key: _without_nan(value) for key, value in record.items()}
@@ -84,6 +90,16 @@ class Result:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Back from `as_dict`.
+
+        Parameters
+        ----------
+        record : dict
+            The fields.
+
+        Returns
+        -------
+        Result
+            The result.
 
         Raises
         ------
@@ -157,7 +173,18 @@ class Setting(NamedTuple):
 
     @classmethod
     def of(cls, unit: Unit) -> Self:
-        """The setting that a unit belongs to."""
+        """The setting that a unit belongs to.
+
+        Parameters
+        ----------
+        unit : Unit
+            Which one.
+
+        Returns
+        -------
+        Setting
+            Its setting.
+        """
         return cls(
             unit.database,
             unit.m,
@@ -234,12 +261,38 @@ class Results:
         return [name for name in names if name in present]
 
     def runs(self, setting: Setting, row: str) -> list[Result]:
-        """Finished repetitions of a row in a column, in order."""
+        """Finished repetitions of a row in a column, in order.
+
+        Parameters
+        ----------
+        setting : Setting
+            The column.
+        row : str
+            The row.
+
+        Returns
+        -------
+        list of Result
+            What has finished.
+        """
         runs = self._cells.get(setting, {}).get(row, {})
         return [runs[r] for r in sorted(runs) if runs[r].status == "done"]
 
     def errors(self, setting: Setting, row: str) -> NDArray[np.float64]:
-        """Error rates of `runs`."""
+        """Error rates of `runs`.
+
+        Parameters
+        ----------
+        setting : Setting
+            The column.
+        row : str
+            The row.
+
+        Returns
+        -------
+        ndarray of shape (n_runs,)
+            In per cent.
+        """
         return np.array([run.error for run in self.runs(setting, row)])
 
     def best_row(self, setting: Setting, rows: Iterable[str]) -> str | None:
@@ -247,6 +300,18 @@ class Results:
 
         Of those with most repetitions: while an experiment runs, a lucky first
         repetition must not make a row the best.
+
+        Parameters
+        ----------
+        setting : Setting
+            The column.
+        rows : iterable of str
+            The rows to choose from.
+
+        Returns
+        -------
+        str or None
+            The row; None if none has finished a repetition.
         """
         errors = {row: e for row in rows if (e := self.errors(setting, row)).size}
         most = max((e.size for e in errors.values()), default=0)
@@ -254,13 +319,37 @@ class Results:
         return min(means, key=lambda row: means[row]) if means else None
 
     def best_rival(self, setting: Setting) -> str | None:
-        """The best row that is not ours."""
+        """The best row that is not ours.
+
+        Parameters
+        ----------
+        setting : Setting
+            The column.
+
+        Returns
+        -------
+        str or None
+            The row, if there is one.
+        """
         return self.best_row(
             setting, [row for row in self.rows if not row.startswith(OURS)]
         )
 
     def compare(self, setting: Setting, row: str, rival: str) -> Comparison | None:
-        """Paired difference of two rows; None without two shared splits."""
+        """Paired difference of two rows.
+
+        Parameters
+        ----------
+        setting : Setting
+            The column.
+        row, rival : str
+            The rows.
+
+        Returns
+        -------
+        Comparison or None
+            None without two shared splits.
+        """
         ours = {run.unit.repetition: run.error for run in self.runs(setting, row)}
         theirs = {run.unit.repetition: run.error for run in self.runs(setting, rival)}
         shared = [number for number in ours if number in theirs]
@@ -273,7 +362,20 @@ class Results:
         return Comparison(rival, gaps.size, mean, mean - half, mean + half)
 
     def identification(self, setting: Setting, row: str) -> NDArray[np.float64]:
-        """Share of test images identified within rank 1, 2, ..., over all runs."""
+        """Share of test images identified within rank 1, 2, ..., over all runs.
+
+        Parameters
+        ----------
+        setting : Setting
+            The column.
+        row : str
+            The row.
+
+        Returns
+        -------
+        ndarray of shape (n_ranks,)
+            Empty without a finished repetition.
+        """
         runs = self.runs(setting, row)
         if not runs:
             return np.empty(0)

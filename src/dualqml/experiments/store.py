@@ -83,6 +83,11 @@ class ResultStore:
     def append(self, result: Result) -> None:
         """Write a result so that it survives whatever happens next.
 
+        Parameters
+        ----------
+        result : Result
+            What to write.
+
         Raises
         ------
         StoreError

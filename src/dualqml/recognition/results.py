@@ -64,7 +64,13 @@ class Verification:
     model_id: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Plain values, ready for JSON.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         return asdict(self)
 
 
@@ -94,7 +100,13 @@ class Identification:
     model_id: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Plain values, ready for JSON.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         return asdict(self)
 
 
@@ -139,5 +151,11 @@ class Calibration:
     source: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Plain values, ready for JSON.
+
+        Returns
+        -------
+        dict
+            The fields by name.
+        """
         return asdict(self)
