@@ -81,7 +81,13 @@ _SEARCH = """
 import resource, sys, time
 import numpy as np
 from dualqml.recognition import Recognizer
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+def resident():
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * resource.getpagesize() / 1e6
+
+
+before = resident()
 start = time.perf_counter()
 recognizer = Recognizer.load(sys.argv[1], verify=False)
 loaded = time.perf_counter()
@@ -91,8 +97,7 @@ first = time.perf_counter()
 for _ in range(20):
     recognizer.identify(probe)
 end = time.perf_counter()
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(loaded - start, first - loaded, (end - first) / 20, (after - before) / 1024)
+print(loaded - start, first - loaded, (end - first) / 20, resident() - before)
 """
 
 

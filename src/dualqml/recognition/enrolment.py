@@ -46,6 +46,7 @@ class Enrolment:
         self._gallery = Gallery()
         self._matcher: Matcher | None = None
         self._fitted = False
+        self._model_id: str | None = None
         self.calibration: Calibration | None = None
 
     def subjects(self) -> list[str]:
@@ -118,6 +119,7 @@ class Enrolment:
         if self._matcher is not None:
             self._matcher.forget(subject)
         self._fitted = False
+        self._model_id = None
         if not self._gallery:
             self._matcher = None
             self._reader.reset()
@@ -127,6 +129,7 @@ class Enrolment:
         if self._matcher is not None:
             self._matcher.forget(subject)
         self._fitted = False
+        self._model_id = None
 
     def samples(self, subject: str) -> NDArray[Any]:
         """The samples of a subject, one a row, as they are kept.
@@ -202,6 +205,11 @@ class Enrolment:
     @property
     def model_id(self) -> str:
         """Sixteen hexadecimal digits that change with any sample or parameter."""
+        if self._model_id is None:
+            self._model_id = self._digest()
+        return self._model_id
+
+    def _digest(self) -> str:
         digest = hashlib.sha256()
         about = [self.method, list(self.size), self.cosine_weight, self.parameters]
         digest.update(json.dumps([about, self.subjects()], sort_keys=True).encode())
