@@ -23,7 +23,7 @@ numpydoc_validation_exclude = {
     r"\.(Calibration|Candidate|Comparison|ErrorCurve|Experiment|Face)$",
     r"\.(FailureCounts|GeneralisedRates|Identification|Interval|OpenSetCurve)$",
     r"\.(OpenSetPoint|OperatingPoint|Progress|Protocol|Result|Setting|Split)$",
-    r"\.(Summary|Unit|Verification)$",
+    r"\.(Summary|Template|Unit|Verification)$",
     # Made by scikit-learn.
     r"_request$",
 }

@@ -196,3 +196,31 @@ def test_wrong_input_leaves_the_model_alone(people, model, capsys):
     assert run("identify", model) == 2
     assert "Give images" in capsys.readouterr().err
     assert model.read_bytes() == before
+
+
+def test_photographs(tmp_path, capsys):
+    pytest.importorskip("dlib")
+    from PIL import Image
+
+    from dualqml.data import load_orl
+
+    faces = load_orl(size=(112, 92)).images.reshape(40, 10, 112, 92)
+    for person in range(3):
+        for number in range(3):
+            # A face on a wall, twice as large.
+            canvas = np.full((400, 420), 120, dtype=np.uint8)
+            face = faces[person, number].repeat(2, axis=0).repeat(2, axis=1)
+            canvas[80:304, 120:304] = face
+            folder = "wall" if number < 2 else "door"
+            file = tmp_path / folder / f"person {person}" / f"{number}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(canvas).save(file)
+    model = tmp_path / "m.dualqml"
+    arguments = ["train", tmp_path / "wall", "--photographs", "-o", model]
+    assert run(*arguments, "--threshold", 0.5) == 0
+    probe = tmp_path / "door" / "person 1" / "2.png"
+    assert run("identify", model, probe, "--photographs") == 0
+    assert "2.png: person 1 (" in capsys.readouterr().out
+    Image.fromarray(np.full((300, 300), 120, dtype=np.uint8)).save(tmp_path / "w.png")
+    assert run("identify", model, tmp_path / "w.png", "--photographs") == 2
+    assert "w.png" in capsys.readouterr().err

@@ -189,6 +189,55 @@ Enrolment.TestCase.settings = settings(
 test_enrolment_and_removal_are_exact = Enrolment.TestCase
 
 
+def test_two_hundred_changes_leave_what_a_fresh_fit_gives(tmp_path):
+    people = vectors(n_people=30, n_samples=4)
+    rng = np.random.default_rng(3)
+    recognizer, present = Recognizer(threshold=0.0), {}
+    for step in range(200):
+        who = int(rng.integers(30))
+        if f"{who}" in present and rng.random() < 0.6:
+            recognizer.remove(f"{who}")
+            del present[f"{who}"]
+        else:
+            rows = people[who, : rng.integers(1, 5)]
+            recognizer.enroll(f"{who}", rows)
+            present.setdefault(f"{who}", []).append(rows)
+        if step % 10 == 9 and len(present) > 1:
+            recognizer.fit()
+    fresh = Recognizer(threshold=0.0)
+    for subject, parts in present.items():
+        fresh.enroll(subject, np.concatenate(parts))
+    probes = vectors(n_people=20, n_samples=1, seed=4)[:, 0]
+    np.testing.assert_allclose(
+        recognizer.scores(probes), fresh.scores(probes), atol=1e-6
+    )
+    recognizer.save(tmp_path / "after.dualqml")
+    fresh.save(tmp_path / "fresh.dualqml")
+    after, never = (
+        (tmp_path / f"{n}.dualqml").read_bytes() for n in ("after", "fresh")
+    )
+    assert after == never
+
+
+def test_templates_are_of_one_model():
+    people = vectors()
+    recognizer = enrolled(people)
+    template = recognizer.template(people[2, 3])
+    assert template.model_id == recognizer.model_id
+    assert recognizer.identify(template).subject == "person 2"
+    direct = recognizer.verify("person 2", people[2, 3])
+    assert recognizer.verify("person 2", template) == direct
+    assert len(recognizer.identify_many([template, template])) == 2
+    with pytest.raises(RecognitionError, match="not mixed"):
+        recognizer.identify_many([template, people[2, 3]])
+    recognizer.enroll("person 2", people[2, 3])
+    with pytest.raises(RecognitionError, match="make it anew"):
+        recognizer.identify(template)
+    other = enrolled(people, lam=0.5)
+    with pytest.raises(RecognitionError, match="this is model"):
+        other.verify("person 2", template)
+
+
 def test_images_of_any_kind(tmp_path):
     image_module = pytest.importorskip("PIL.Image")
     people = make_people(n_images=3, size=32)

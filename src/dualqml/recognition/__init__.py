@@ -9,6 +9,7 @@ from dualqml.recognition.results import (
     Identification,
     NoThresholdError,
     RecognitionError,
+    Template,
     UnknownSubjectError,
     Verification,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "NoThresholdError",
     "RecognitionError",
     "Recognizer",
+    "Template",
     "UnknownSubjectError",
     "Verification",
     "load",

@@ -20,6 +20,7 @@ from dualqml.recognition.results import (
     Identification,
     NoThresholdError,
     RecognitionError,
+    Template,
     UnknownSubjectError,
     Verification,
 )
@@ -235,10 +236,49 @@ class Recognizer(Enrolment):
         -------
         ndarray of shape (n_samples, n_subjects)
             In the order of `subjects`.
+
+        Raises
+        ------
+        RecognitionError
+            A sample cannot be used, or a template is of another model.
         """
+        if isinstance(images, Template):
+            images = [images]
+        if isinstance(images, Sequence) and any(
+            isinstance(item, Template) for item in images
+        ):
+            return self._template_scores(images)
         return self._ready().scores(self._reader.read(images, enrolling=False))
 
+    def template(self, image: Inputs) -> Template:
+        """What this model sees in a sample, to ask for it several times.
+
+        Parameters
+        ----------
+        image : array, image or path
+            One sample.
+
+        Returns
+        -------
+        Template
+            Takes the place of the image in `verify`, `identify` and `scores`.
+        """
+        return Template(self.model_id, self.scores(self._one(image))[0])
+
+    def _template_scores(self, templates: Sequence[Template]) -> Array:
+        for template in templates:
+            if not isinstance(template, Template):
+                raise RecognitionError("Templates and other samples are not mixed")
+            if template.model_id != self.model_id:
+                raise RecognitionError(
+                    f"The template is of model {template.model_id}, this is model "
+                    f"{self.model_id}: make it anew from the image"
+                )
+        return np.array([template.scores for template in templates])
+
     def _one(self, image: Inputs) -> Any:
+        if isinstance(image, Template):
+            return image
         rows = self._reader.read(image, enrolling=False)
         if len(rows) != 1:
             raise RecognitionError(

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from dualqml.core import DualQMLError
+from dualqml.core.arrays import Array
 
 IdentifyDecision = Literal["match", "unknown"]
 VerifyDecision = Literal["match", "no match"]
@@ -39,6 +40,25 @@ class Candidate:
 
     subject: str
     score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """What a model sees in a sample: its similarities to all subjects.
+
+    Made once by `Recognizer.template`, it can be asked for again and again. It means
+    nothing to another model, nor to the same after an enrolment or removal.
+
+    Attributes
+    ----------
+    model_id : str
+        The model that made it.
+    scores : ndarray of shape (n_subjects,)
+        The similarities.
+    """
+
+    model_id: str
+    scores: Array
 
 
 @dataclass(frozen=True)
