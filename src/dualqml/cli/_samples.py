@@ -2,6 +2,8 @@
 """Samples for the commands of recognition: images, databases, embeddings."""
 
 import argparse
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,3 +183,12 @@ def add_probe_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="find the face and compute its embedding (needs dualqml[faces])",
     )
+
+
+def print_answers(names: list[str], answers: Sequence[Any]) -> None:
+    """Print the answers of a recogniser as JSON, each with the name of its sample."""
+    records = [
+        {"image": name} | answer.as_dict()
+        for name, answer in zip(names, answers, strict=True)
+    ]
+    print(json.dumps(records, indent=2))

@@ -2,10 +2,9 @@
 """``dualqml identify``: who is on an image, if anybody who is enrolled."""
 
 import argparse
-import json
 from pathlib import Path
 
-from dualqml.cli._samples import add_probe_arguments, read_probes
+from dualqml.cli._samples import add_probe_arguments, print_answers, read_probes
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """Decide who is on images, or that it is nobody who is enrolled.
@@ -32,11 +31,7 @@ def run(options: argparse.Namespace) -> int:
         samples, top=options.top, threshold=options.threshold
     )
     if options.json:
-        records = [
-            {"image": name} | answer.as_dict()
-            for name, answer in zip(names, answers, strict=True)
-        ]
-        print(json.dumps(records, indent=2))
+        print_answers(names, answers)
     else:
         for name, answer in zip(names, answers, strict=True):
             who = answer.subject if answer.subject is not None else "unknown"

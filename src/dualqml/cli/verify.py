@@ -2,10 +2,9 @@
 """``dualqml verify``: whether an image shows the person."""
 
 import argparse
-import json
 from pathlib import Path
 
-from dualqml.cli._samples import add_probe_arguments, read_probes
+from dualqml.cli._samples import add_probe_arguments, print_answers, read_probes
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """Decide whether images show a subject.
@@ -32,11 +31,7 @@ def run(options: argparse.Namespace) -> int:
         [options.subject] * len(names), samples, threshold=options.threshold
     )
     if options.json:
-        records = [
-            {"image": name} | answer.as_dict()
-            for name, answer in zip(names, answers, strict=True)
-        ]
-        print(json.dumps(records, indent=2))
+        print_answers(names, answers)
     else:
         for name, answer in zip(names, answers, strict=True):
             print(

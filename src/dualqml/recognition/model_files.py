@@ -29,7 +29,7 @@ from dualqml.recognition.tensors import (
 FORMAT = 1
 
 _FORMAT_KEY = "dualqml.format"
-_VERSION_KEY = "dualqml.version"
+VERSION_KEY = "dualqml.version"
 _MODEL_KEY = "dualqml.model"
 
 
@@ -92,7 +92,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         raise ModelFileError(f"{path}: {kind} cannot be saved: {error}") from error
     metadata = {
         _FORMAT_KEY: str(FORMAT),
-        _VERSION_KEY: __version__,
+        VERSION_KEY: __version__,
         _MODEL_KEY: model,
     }
     write_tensors(path, encoder.arrays, metadata)
@@ -137,16 +137,40 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
     arrays, metadata = read_tensors(path, verify=verify)
     if _FORMAT_KEY not in metadata or _MODEL_KEY not in metadata:
         raise ModelFileError(f"{path} is a safetensors file, but no model of dualqml")
-    if metadata[_FORMAT_KEY] != str(FORMAT):
-        raise ModelFileError(
-            f"{path} has format {metadata[_FORMAT_KEY][:20]!r}, written by dualqml "
-            f"{metadata.get(_VERSION_KEY, '?')[:20]!r}; dualqml {__version__} reads "
-            f"format {FORMAT}. Load it with the version that wrote it."
-        )
+    check_format(path, metadata, _FORMAT_KEY, FORMAT)
     try:
         return _decoded(metadata[_MODEL_KEY], arrays)
     except ValueError as error:
         raise ModelFileError(f"{path} cannot be loaded: {error}") from error
+
+
+def check_format(
+    path: str | os.PathLike[str], metadata: Mapping[str, str], key: str, known: int
+) -> None:
+    """Refuse a file of another format.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    metadata : dict of str to str
+        Its strings.
+    key : str
+        Which of them is the version of the format.
+    known : int
+        The version that is read.
+
+    Raises
+    ------
+    ModelFileError
+        It is another one.
+    """
+    if metadata[key] != str(known):
+        raise ModelFileError(
+            f"{path} has format {metadata[key][:20]!r}, written by dualqml "
+            f"{metadata.get(VERSION_KEY, '?')[:20]!r}; dualqml {__version__} reads "
+            f"format {known}. Load it with the version that wrote it."
+        )
 
 
 def _decoded(text: str, arrays: Mapping[str, NDArray[Any]]) -> Any:

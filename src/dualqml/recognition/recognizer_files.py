@@ -17,6 +17,7 @@ from dualqml.recognition._values import Decoder, Encoder
 from dualqml.recognition.gallery import Gallery
 from dualqml.recognition.inputs import Embedding
 from dualqml.recognition.matcher import Matcher
+from dualqml.recognition.model_files import VERSION_KEY, check_format
 from dualqml.recognition.results import Calibration, RecognitionError
 from dualqml.recognition.tensors import (
     ModelFileError,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 _FORMAT_KEY = "dualqml.recognizer"
-_VERSION_KEY = "dualqml.version"
 _ID_KEY = "dualqml.model_id"
 _STATE_KEY = "dualqml.state"
 
@@ -87,7 +87,7 @@ def save_recognizer(recognizer: "Enrolment", path: str | os.PathLike[str]) -> No
         ) from error
     metadata = {
         _FORMAT_KEY: str(FORMAT),
-        _VERSION_KEY: __version__,
+        VERSION_KEY: __version__,
         _ID_KEY: recognizer.model_id,
         _STATE_KEY: text,
     }
@@ -105,12 +105,7 @@ def load_recognizer(
     arrays, metadata = read_tensors(path, verify=verify)
     if _FORMAT_KEY not in metadata or _STATE_KEY not in metadata:
         raise ModelFileError(f"{path} is a safetensors file, but no recogniser")
-    if metadata[_FORMAT_KEY] != str(FORMAT):
-        raise ModelFileError(
-            f"{path} has format {metadata[_FORMAT_KEY][:20]!r}, written by dualqml "
-            f"{metadata.get(_VERSION_KEY, '?')[:20]!r}; dualqml {__version__} reads "
-            f"format {FORMAT}. Load it with the version that wrote it."
-        )
+    check_format(path, metadata, _FORMAT_KEY, FORMAT)
     try:
         decoder = Decoder(arrays)
         state = decoder.decode(strict_json(metadata[_STATE_KEY]))
