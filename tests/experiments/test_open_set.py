@@ -1,0 +1,149 @@
+import numpy as np
+import pytest
+
+from dualqml.data import DatabaseError
+from dualqml.evaluation import equal_error_rate
+from dualqml.experiments.open_set import (
+    CLASS_MEAN,
+    MEASURES,
+    NEAREST,
+    OpenSetEvaluation,
+    Trial,
+    evaluate_open_set,
+)
+from dualqml.experiments.open_set_report import open_set_table, write_open_set
+from dualqml.recognition import Recognizer
+from tests.people import make_people
+
+
+def people(n_people=12, n_samples=5, noise=1.2, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n_people, 1, 30))
+    rows = centres + noise * rng.normal(size=(n_people, n_samples, 30))
+    labels = np.repeat([f"p{n:02d}" for n in range(n_people)], n_samples)
+    return rows.reshape(-1, 30), labels
+
+
+@pytest.fixture(scope="module")
+def found():
+    return evaluate_open_set(*people(), m=3, repeats=2, name="made up")
+
+
+def test_sizes_and_rows(found):
+    assert (found.n_enrolled, found.n_strangers) == (8, 4)
+    assert list(found.trials) == ["DualQML-W", NEAREST, CLASS_MEAN]
+    for trials in found.trials.values():
+        assert len(trials) == 2
+        for trial in trials:
+            assert trial.mated.shape == (16, 8)
+            assert trial.nonmated.shape == (20, 8)
+            assert len(set(trial.strangers)) == 4
+    # All rows have the same divisions, and repetitions have others.
+    own, other = found.trials["DualQML-W"], found.trials[NEAREST]
+    np.testing.assert_array_equal(own[0].strangers, other[0].strangers)
+    assert set(own[0].strangers) != set(own[1].strangers)
+
+
+def test_scores_are_those_of_the_recogniser_and_of_cosines():
+    rows, labels = people()
+    seen = {}
+
+    class Spy(Recognizer):
+        def enroll_many(self, images, subjects):
+            seen["rows"], seen["names"] = images, subjects
+            super().enroll_many(images, subjects)
+
+    import dualqml.experiments.open_set as module
+
+    original = module.Recognizer
+    module.Recognizer = Spy
+    try:
+        found = evaluate_open_set(rows, labels, m=3, repeats=1)
+    finally:
+        module.Recognizer = original
+    names = sorted(set(seen["names"]))
+    strangers = ~np.isin(labels, names)
+    units = seen["rows"] / np.linalg.norm(seen["rows"], axis=1, keepdims=True)
+    asked = rows[strangers] / np.linalg.norm(rows[strangers], axis=1, keepdims=True)
+    own = np.array(seen["names"])
+    nearest = np.array([(asked @ units[own == n].T).max(axis=1) for n in names]).T
+    np.testing.assert_allclose(found.trials[NEAREST][0].nonmated, nearest)
+    fresh = Recognizer()
+    fresh.enroll_many(seen["rows"], seen["names"])
+    np.testing.assert_allclose(
+        found.trials["DualQML-W"][0].nonmated, fresh.scores(rows[strangers]), atol=1e-9
+    )
+
+
+def test_measures(found):
+    for row in found.trials:
+        for measure in MEASURES:
+            values = found.values(row, measure)
+            assert values.shape == (2,)
+            assert ((values >= 0) & (values <= 100)).all()
+    trial = found.trials[NEAREST][1]
+    expected = 100 * equal_error_rate(trial.genuine, trial.impostor)
+    assert found.values(NEAREST, "EER")[1] == pytest.approx(expected)
+    top = trial.mated.argmax(axis=1)
+    error = 100 * np.mean(top != trial.codes)
+    assert found.values(NEAREST, "rank-1 error")[1] == pytest.approx(error)
+
+
+def test_intervals_hold_the_estimate(found):
+    interval = found.interval("DualQML-W", 0.1, n_resamples=50)
+    assert interval.low <= interval.estimate <= interval.high
+    expected = found.values("DualQML-W", "FNIR at FPIR 10 %")[0]
+    assert 100 * interval.estimate == pytest.approx(expected)
+
+
+def test_the_same_seed_gives_the_same(found):
+    again = evaluate_open_set(*people(), m=3, repeats=2)
+    other = evaluate_open_set(*people(), m=3, repeats=1, seed=1)
+    for row in found.trials:
+        np.testing.assert_array_equal(
+            again.trials[row][1].mated, found.trials[row][1].mated
+        )
+    assert set(other.trials[NEAREST][0].strangers) != set(
+        found.trials[NEAREST][0].strangers
+    )
+
+
+def test_images_and_uneven_people():
+    some = make_people(n_people=6, n_images=4, noise=0.2)
+    # One person has two images, one has one and takes no part.
+    keep = np.ones(24, dtype=bool)
+    keep[[2, 3, 5, 6, 7]] = False
+    found = evaluate_open_set(
+        some.images[keep], some.labels[keep], m=3, repeats=1, size=(8, 8)
+    )
+    assert found.n_enrolled + found.n_strangers == 5
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_too_few_people_is_an_error(share):
+    rows, labels = people(n_people=4)
+    with pytest.raises(DatabaseError, match="too few to enrol two"):
+        evaluate_open_set(rows, labels, strangers=share)
+    with pytest.raises(DatabaseError, match="2 people with two images"):
+        evaluate_open_set(rows[:10], labels[:10])
+
+
+def test_the_lowest_is_bold():
+    better = Trial(np.array([[0.9, 0.1]]), np.array([0]), np.array([[0.2, 0.1]]), ["s"])
+    worse = Trial(np.array([[0.1, 0.9]]), np.array([0]), np.array([[0.2, 0.1]]), ["s"])
+    found = OpenSetEvaluation("x", 1, 2, 1, {"good": [better], "bad": [worse]})
+    table = open_set_table(found)
+    assert all(cell.bold for cell in table.rows[0].cells)
+    assert not table.rows[1].cells[0].bold
+    assert table.rows[1].cells[0].text == "100.00"
+
+
+def test_the_report_is_escaped_and_whole(found, tmp_path):
+    odd = OpenSetEvaluation("<b>&", 3, 8, 4, found.trials)
+    path, text = write_open_set(odd, tmp_path / "new", command="dualqml evaluate <x>")
+    page = path.read_text()
+    assert "<b>&" not in page
+    assert "&lt;b&gt;&amp;" in page
+    assert page.count("<svg") == 3
+    assert (tmp_path / "new" / "open-set.md").read_text() == text
+    assert "DualQML-W" in text
