@@ -178,10 +178,23 @@ def test_evaluate(tmp_path, capsys):
         (["identify", "nowhere.dualqml", "x.png"], "nowhere.dualqml"),
         (["train", "--embeddings", "x.txt", "-o", "m"], ".npz, .npy or .parquet"),
         (["train", "--embeddings", "x.npy", "-o", "m"], "cannot be read"),
+        (["train", "--embeddings", "cut.npz", "-o", "m"], "cannot be read"),
+        (["train", "--embeddings", "one.npz", "-o", "m"], "cannot be read"),
+        (["train", "--embeddings", "few.npz", "-o", "m"], "give --threshold"),
+        (["train", "--embeddings", "some.npz", "-o", "m", "--fmr", "0"], "between 0"),
+        (["evaluate", "--embeddings", "some.npz", "--repeats", "0"], "at least 1"),
     ],
 )
 def test_wrong_input(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for name, n_people in [("few", 2), ("some", 6)]:
+        labels = np.repeat([f"p{n}" for n in range(n_people)], 4)
+        rows = vectors(n_people=n_people).reshape(len(labels), -1)
+        np.savez(f"{name}.npz", embeddings=rows, labels=labels)
+    content = (tmp_path / "few.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
+    np.save("one.npy", np.ones((3, 4)))
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
     assert run(*arguments) == 2
     assert message in capsys.readouterr().err
 

@@ -1,11 +1,13 @@
 import os
 import stat
 import sys
+import threading
+import time
 
 import pytest
 
 from dualqml.core import DualQMLError, FileError
-from dualqml.core.files import write_atomically, write_text
+from dualqml.core.files import exclusive, write_atomically, write_text
 
 posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 
@@ -118,3 +120,32 @@ def test_file_and_folder_reach_the_disk_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("os.replace", note_replace)
     write_atomically(tmp_path / "a.bin", [b"1"])
     assert done == ["file", "replace", "folder"]
+
+
+@posix
+def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_bytes(b"old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    write_atomically(link, [b"new"])
+    assert link.is_symlink()
+    assert real.read_bytes() == b"new"
+    assert real.stat().st_mode & 0o777 == 0o600
+
+
+def test_others_wait_for_the_lock(tmp_path):
+    path = tmp_path / "model"
+    order = []
+
+    def second():
+        with exclusive(path):
+            order.append("second")
+
+    with exclusive(path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.2)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]

@@ -184,3 +184,11 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 def test_a_missing_store(tmp_path):
     with pytest.raises(StoreError, match="No such file"):
         read_results(tmp_path / "results.jsonl")
+
+
+def test_a_foreign_file_without_a_line_end_is_left_alone(tmp_path, results):
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(b'{"my": "data"}')
+    with pytest.raises(StoreError, match="no store of results"):
+        written(path, results)
+    assert path.read_bytes() == b'{"my": "data"}'

@@ -297,9 +297,9 @@ def test_names_that_are_none(subject, message):
         (np.array([1.0, np.nan, 0.0]), "not finite"),
         (np.ones((2, 3, 4, 5)), r"got \(2, 3, 4, 5\)"),
         (np.empty((0, 3)), "no sample"),
-        (np.ones(4), "4 values"),
+        (np.ones(4), "have 3 values, not 4"),
         (["a.png", np.ones((4, 4))], "a.png"),
-        (np.full((2, 4, 4), 300), "Pixels must be from 0 to 255"),
+        (np.full((2, 9, 9), 300), "whole numbers from 0 to 255"),
         (np.array(["x"]), "must be numbers"),
     ],
 )
@@ -344,8 +344,8 @@ def test_wrong_use():
         recognizer.identify(np.ones(40), top=0)
     with pytest.raises(RecognitionError, match="2 samples need as many subjects"):
         recognizer.verify_many(["person 1"], vectors()[0, :2])
-    with pytest.raises(ValueError, match="no parameter 'colour'"):
-        enrolled(vectors(), colour=1).fit()
+    with pytest.raises(RecognitionError, match="no parameter 'colour'"):
+        Recognizer(colour=1)
 
 
 def test_other_model_other_id():
@@ -359,3 +359,131 @@ def test_other_model_other_id():
         enrolled(people, method="LDA").model_id,
     }
     assert len(ids) == 6
+
+
+def test_two_people_with_a_sample_each_have_no_spread():
+    rng = np.random.default_rng(0)
+    recognizer = Recognizer(threshold=3.0)
+    for name in ("Ann", "Bob"):
+        recognizer.enroll(name, rng.normal(size=128))
+    scores = recognizer.scores(rng.normal(size=(200, 128)))
+    assert np.abs(scores).max() < 10.0
+
+
+def test_after_a_removal_only_the_threshold_of_a_calibration_stays():
+    recognizer = enrolled(vectors(n_people=8))
+    calibration = recognizer.calibrate(fpir=0.3)
+    assert calibration.model_id == recognizer.model_id
+    recognizer.remove("person 3")
+    kept = recognizer.calibration
+    assert kept.threshold == calibration.threshold
+    assert (kept.kind, kept.n_comparisons, kept.missed) == ("given", 0, None)
+    assert "calibrate again" in kept.source
+    for subject in recognizer.subjects():
+        recognizer.remove(subject)
+    assert recognizer.calibration is None
+
+
+def test_samples_are_copies():
+    recognizer = enrolled(vectors())
+    own = recognizer.samples("person 1")
+    recognizer.remove("person 1")
+    assert own.any()
+    recognizer.enroll("renamed", own)
+    assert recognizer.identify(vectors()[1, 3]).subject == "renamed"
+
+
+def test_colour_images_and_their_kin():
+    rng = np.random.default_rng(0)
+    grey = rng.integers(0, 256, (4, 3, 20, 16), dtype=np.uint8)
+    colour = np.repeat(grey[..., None], 3, axis=-1)
+    recognizer = Recognizer(threshold=0.0)
+    for number, own in enumerate(colour):
+        recognizer.enroll(f"{number}", own[:2])
+    assert recognizer.n_samples == 8
+    recognizer.enroll("4", colour[0, 2])
+    assert recognizer.n_samples == 9
+    plain = recognizer.scores(grey[1, 2])
+    for same in (colour[1, 2], grey[1, 2] / 255.0, grey[1, 2].astype(np.int64)):
+        np.testing.assert_allclose(recognizer.scores(same), plain, atol=1e-9)
+    for wrong, message in [
+        (rng.random((1, 128)), "at least 8 x 8"),
+        (255.0 * rng.random((20, 16)), "real ones from 0 to 1"),
+        (np.empty((0, 20, 16)), "no sample"),
+    ]:
+        with pytest.raises(RecognitionError, match=message):
+            recognizer.identify_many(wrong)
+
+
+def test_pillow_images_are_read_like_files(tmp_path):
+    image_module = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    recognizer = Recognizer(threshold=0.0)
+    for number in range(3):
+        recognizer.enroll(
+            f"{number}", rng.integers(0, 256, (2, 20, 16), dtype=np.uint8)
+        )
+    deep = image_module.fromarray(rng.integers(0, 65536, (20, 16), dtype=np.uint16))
+    clear = image_module.fromarray(rng.integers(0, 256, (20, 16, 4), dtype=np.uint8))
+    for image in (deep, clear):
+        path = tmp_path / "probe.png"
+        image.save(path)
+        np.testing.assert_array_equal(
+            recognizer.scores(path), recognizer.scores(image_module.open(path))
+        )
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (lambda batch: np.ones(8), r"shape \(8,\) for 2 images"),
+        (lambda batch: np.ones((8, 2)), r"shape \(8, 2\) for 2 images"),
+        (lambda batch: [["a"]] * len(batch), "is numbers"),
+    ],
+)
+def test_embeddings_that_are_none(output, message):
+    recognizer = Recognizer(embedding=output)
+    with pytest.raises(RecognitionError, match=message):
+        recognizer.enroll("Ann", np.zeros((2, 8, 8), dtype=np.uint8))
+    with pytest.raises(RecognitionError, match="no sample"):
+        recognizer.enroll("Ann", [])
+    assert recognizer.inputs is None
+
+
+def test_a_failed_enrolment_changes_nothing():
+    recognizer = Recognizer()
+    with pytest.raises(RecognitionError):
+        recognizer.enroll_many(np.ones((2, 3)), ["a", ""])
+    with pytest.raises(RecognitionError):
+        recognizer.enroll_many(np.ones((2, 3)), ["a"])
+    assert recognizer.inputs is None
+    recognizer.enroll("a", np.zeros((32, 32), dtype=np.uint8))
+
+
+def test_vectors_of_another_length_are_a_typed_error():
+    with pytest.raises(RecognitionError, match="have 40 values, not 7"):
+        enrolled(vectors()).identify(np.ones(7))
+
+
+@pytest.mark.parametrize("size", [32, (32,), (0, 3), (8.5, 8)])
+def test_sizes_that_are_none(size):
+    with pytest.raises(RecognitionError, match="height and a width"):
+        Recognizer(size=size)
+
+
+def test_scalars_of_numpy_as_parameters():
+    plain, same = (enrolled(vectors(), rho=rho) for rho in (0.5, np.float64(0.5)))
+    assert plain.model_id == same.model_id
+
+
+@pytest.mark.parametrize("settings", [{"method": "LDA"}, {"rule": "cosine"}])
+def test_two_subjects_need_a_score_for_each(settings):
+    recognizer = enrolled(vectors(n_people=2), **settings)
+    with pytest.raises(RecognitionError, match="enrol a third"):
+        recognizer.identify(vectors()[0, 3])
+
+
+def test_labels_of_a_calibration_are_names():
+    recognizer = enrolled(vectors())
+    with pytest.raises(RecognitionError, match="named by text"):
+        recognizer.calibrate(vectors()[:, 3], list(range(6)), fpir=0.1)

@@ -99,7 +99,7 @@ def test_no_byte_of_the_removed_is_left(path):
 def test_arrays_stay_in_the_file(path):
     enrolled(vectors()).save(path)
     loaded = Recognizer.load(path)
-    rows = loaded.samples("person 1")
+    rows = loaded._gallery["person 1"]
     assert not rows.flags.writeable
     assert not rows.flags.owndata
 

@@ -113,7 +113,10 @@ def read_embeddings(path: Path, labels: Path | None = None) -> Labelled:
             raise DatabaseError(f"{path}: embeddings are .npz, .npy or .parquet files")
     except DatabaseError:
         raise
-    except (OSError, ValueError, EOFError) as error:
+    except MissingDependencyError:
+        raise
+    # NumPy's reader raises almost anything on files that are none of its own.
+    except Exception as error:
         raise DatabaseError(f"{path} cannot be read: {error}") from error
     if labels is not None:
         names = [line for line in labels.read_text().splitlines() if line.strip()]
@@ -121,7 +124,10 @@ def read_embeddings(path: Path, labels: Path | None = None) -> Labelled:
         raise DatabaseError(
             f"{path}: embeddings have a row for each sample, not shape {vectors.shape}"
         )
-    known = [] if names is None else [str(name) for name in np.asarray(names).tolist()]
+    array = np.asarray([] if names is None else names).ravel()
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    known = [str(name) for name in array.tolist()]
     if known and len(known) != len(vectors):
         raise DatabaseError(
             f"{path} has {len(vectors)} vectors and {len(known)} labels"
@@ -153,6 +159,12 @@ def _read_photographs(folder: Path) -> Labelled:
     paths = find_images(folder)
     if not paths:
         raise DatabaseError(f"There are no photographs in {folder}")
+    loose = [path.name for path in paths if path.parent == folder]
+    if loose:
+        raise DatabaseError(
+            f"{loose[0]} is in no person's folder: {folder} has one folder of "
+            "photographs for each person"
+        )
     labels = [path.relative_to(folder).parts[0] for path in paths]
     return Labelled(folder.name, FaceEmbedder().fit_transform(paths), labels)
 
@@ -160,6 +172,8 @@ def _read_photographs(folder: Path) -> Labelled:
 def read_probes(options: argparse.Namespace) -> tuple[list[str], Any]:
     """Names and samples of the probes of verify, identify and enroll."""
     if options.embeddings is not None:
+        if options.images:
+            raise DatabaseError("Give either images or --embeddings, not both")
         found = read_embeddings(options.embeddings)
         return [f"row {k}" for k in range(len(found.samples))], found.samples
     if not options.images:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 from dualqml.cli._samples import add_data_arguments, read_labelled
+from dualqml.core.files import exclusive
+from dualqml.data import DatabaseError
 from dualqml.recognition import Calibration, Recognizer
 
 DESCRIPTION = """Set the threshold of a model for a rate of false matches.
@@ -28,15 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Calibrate and save."""
-    recognizer = Recognizer.load(options.model)
-    rate = {"fpir": options.fpir} if options.fmr is None else {"fmr": options.fmr}
-    if options.data is None and options.embeddings is None:
-        found = recognizer.calibrate(**rate)
-    else:
-        data = read_labelled(options)
-        labels = data.labels or ["?"] * len(data.samples)
-        found = recognizer.calibrate(data.samples, labels, **rate)
-    recognizer.save(options.model)
+    # Somebody else's change in between would be lost, or undo this one.
+    with exclusive(options.model):
+        recognizer = Recognizer.load(options.model)
+        rate = {"fpir": options.fpir} if options.fmr is None else {"fmr": options.fmr}
+        if options.data is None and options.embeddings is None:
+            found = recognizer.calibrate(**rate)
+        else:
+            data = read_labelled(options)
+            if not data.labels:
+                raise DatabaseError(
+                    f"{data.name} does not say who is who; give --labels"
+                )
+            found = recognizer.calibrate(data.samples, data.labels, **rate)
+        recognizer.save(options.model)
     print(json.dumps(found.as_dict(), indent=2) if options.json else in_words(found))
     return 0
 

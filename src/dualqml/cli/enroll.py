@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from dualqml.cli._samples import add_probe_arguments, read_probes
+from dualqml.core.files import exclusive
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """Enrol a subject, or add images to one.
@@ -25,10 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Enrol, fit, save."""
-    recognizer = Recognizer.load(options.model)
-    names, samples = read_probes(options)
-    recognizer.enroll(options.subject, samples)
-    recognizer.save(options.model)
+    # Somebody else's change in between would be lost, or undo this one.
+    with exclusive(options.model):
+        recognizer = Recognizer.load(options.model)
+        names, samples = read_probes(options)
+        recognizer.enroll(options.subject, samples)
+        recognizer.save(options.model)
     known = len(recognizer.subjects())
     if options.json:
         about = {"subject": options.subject, "added": len(names), "subjects": known}

@@ -61,7 +61,14 @@ def run(options: argparse.Namespace) -> int:
         progress=show,
         method=options.method,
     )
-    words = ["dualqml", "evaluate", data.name, "-m", str(options.m)]
+    words = ["dualqml", "evaluate"]
+    if options.embeddings is not None:
+        words += ["--embeddings", options.embeddings.name]
+        words += [] if options.labels is None else ["--labels", options.labels.name]
+    else:
+        words += [data.name] + ["--photographs"] * options.photographs
+        words += [] if options.root is None else ["--root", "DIR"]
+    words += ["-m", str(options.m)]
     words += ["--method", options.method, "--strangers", f"{options.strangers:g}"]
     words += ["--repeats", str(options.repeats), "--seed", str(options.seed)]
     report, text = write_open_set(found, options.out, command=shlex.join(words))

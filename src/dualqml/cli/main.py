@@ -2,6 +2,7 @@
 """The ``dualqml`` command: which commands there are, and how they end."""
 
 import argparse
+import io
 import os
 import signal
 import sys
@@ -74,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     options = build_parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names in other scripts than the terminal's must not end a command half-way.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning

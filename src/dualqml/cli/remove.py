@@ -5,6 +5,7 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml.core.files import exclusive
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """Erase subjects from a model.
@@ -24,10 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Erase, fit, save."""
-    recognizer = Recognizer.load(options.model)
-    for subject in dict.fromkeys(options.subjects):
-        recognizer.remove(subject)
-    recognizer.save(options.model)
+    # Somebody else's change in between would be lost, or undo this one.
+    with exclusive(options.model):
+        recognizer = Recognizer.load(options.model)
+        for subject in dict.fromkeys(options.subjects):
+            recognizer.remove(subject)
+        recognizer.save(options.model)
     left = len(recognizer.subjects())
     if options.json:
         about = {"removed": len(set(options.subjects)), "subjects": left}

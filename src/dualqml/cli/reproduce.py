@@ -188,7 +188,10 @@ def _experiment(options: argparse.Namespace) -> Experiment:
     if options.protocol == "fixed":
         if options.train_rows is None:
             raise ValueError("--protocol fixed needs --train-rows")
-        rows = _integers(options.train_rows.read_text())
+        try:
+            rows = _integers(options.train_rows.read_text())
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"{options.train_rows}: {error}") from error
     experiment = Experiment(
         databases=_databases(options),
         sizes=options.m,
@@ -260,6 +263,7 @@ def _typed(options: argparse.Namespace, experiment: Experiment) -> list[str]:
         words += ["--train-visits", ",".join(map(str, options.train_visits))]
     if options.protocol == "fixed":
         words += ["--train-rows", options.train_rows.name]
+    words += ["--skip-broken"] * options.skip_broken
     return words + ["--tune"] * options.tune
 
 

@@ -46,10 +46,17 @@ def run(options: argparse.Namespace) -> int:
     recognizer = Recognizer(options.method, threshold=options.threshold)
     recognizer.enroll_many(data.samples, data.labels)
     recognizer.fit()
+    if options.threshold is None and len(recognizer.subjects()) < 4:
+        raise DatabaseError(
+            f"{len(recognizer.subjects())} subjects are too few to calibrate on; give "
+            "--threshold"
+        )
     if options.threshold is None:
         print("Calibrating", file=sys.stderr)
-        rate = {"fmr": options.fmr} if options.fmr else {"fpir": options.fpir or 0.01}
-        recognizer.calibrate(**rate)
+        if options.fmr is not None:
+            recognizer.calibrate(fmr=options.fmr)
+        else:
+            recognizer.calibrate(fpir=0.01 if options.fpir is None else options.fpir)
     recognizer.save(options.out)
     about = {
         "model": str(options.out),

@@ -3,8 +3,8 @@
 
 import os
 import secrets
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dualqml.core.exceptions import FileError
@@ -47,21 +47,24 @@ def write_atomically(
     ...     Path(folder, "a.bin").read_bytes()
     b'hello'
     """
-    path = Path(path)
+    # What a link points to is replaced, not the link: the old content must go.
+    path = Path(os.path.realpath(path))
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         name = f".{path.name[:_SHOWN]}.{secrets.token_hex(8)}.tmp"
         temporary = path.parent / name
-        # The system applies the user's mask to these permissions.
-        file = os.open(temporary, _FLAGS, 0o666)
+        mode = path.stat().st_mode & 0o777 if path.exists() else None
+        # The system applies the user's mask to these permissions. Others see no
+        # more of the new content than of the old, not even while it is written.
+        file = os.open(temporary, _FLAGS, 0o666 if mode is None else mode)
         with os.fdopen(file, "wb") as stream:
             for part in parts:
                 stream.write(part)
             stream.flush()
             os.fsync(stream.fileno())
-        with suppress(FileNotFoundError):
-            os.chmod(temporary, path.stat().st_mode & 0o777)
+        if mode is not None:
+            os.chmod(temporary, mode)
         os.replace(temporary, path)
         temporary = None
     except OSError as error:
@@ -101,6 +104,40 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     """
     # As text files are written elsewhere: with the line ends of the system.
     write_atomically(path, [text.replace("\n", os.linesep).encode()])
+
+
+@contextmanager
+def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes that ask the same from changing a file meanwhile.
+
+    Parameters
+    ----------
+    path : path
+        The file. The lock is on a file beside it, ``.name.lock``, which stays; the
+        system gives it back when the process ends, however that ends.
+
+    Raises
+    ------
+    FileError
+        The lock cannot be made.
+    """
+    path = Path(os.path.realpath(path))
+    try:
+        file = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise FileError(f"{path} cannot be locked: {error.strerror}") from error
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file, msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
 
 
 def _sync_folder(folder: Path) -> None:

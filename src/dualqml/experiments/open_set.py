@@ -163,6 +163,8 @@ def evaluate_open_set(
     DatabaseError
         There are too few people or images.
     """
+    if repeats < 1:
+        raise DatabaseError(f"repeats must be at least 1, got {repeats}")
     names = np.asarray(labels).astype(str)
     people, counts = np.unique(names, return_counts=True)
     usable = people[counts > 1]

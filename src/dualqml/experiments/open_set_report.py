@@ -10,7 +10,13 @@ import numpy as np
 
 from dualqml.core import MissingDependencyError
 from dualqml.core.files import write_text
-from dualqml.evaluation import CMCDisplay, DETDisplay, OpenSetDisplay, cmc_curve
+from dualqml.evaluation import (
+    CMCDisplay,
+    DETDisplay,
+    OpenSetDisplay,
+    cmc_curve,
+    rule_of_three,
+)
 from dualqml.experiments.open_set import MEASURES, OpenSetEvaluation, Trial
 from dualqml.experiments.rendering import (
     Cell,
@@ -62,6 +68,13 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
             cells.append(Cell(f"{mean:.2f}", mean == lowest[measure], detail))
         rows.append(Row(row, tuple(cells)))
     first = next(iter(found.trials.values()))
+    n_searches = first[0].nonmated.shape[0]
+    few = []
+    if rule_of_three(n_searches) > 0.01:
+        few = [
+            f"{n_searches} non-mated searches are too few to speak of an FPIR of 1 %: "
+            f"with no error among them it could be {rule_of_three(n_searches):.1%}."
+        ]
     return Table(
         title=(
             f"{found.name}: {found.n_enrolled} people enrolled with {found.m} images "
@@ -76,6 +89,7 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
             "Bold: the lowest of a column.",
             f"In the first: {first[0].codes.size} mated and "
             f"{first[0].nonmated.shape[0]} non-mated searches.",
+            *few,
         ),
     )
 

@@ -18,6 +18,9 @@ from dualqml.experiments.results import Result, StoreError
 #: Version of the format. Files of another are refused.
 FORMAT = 1
 _HEADER = "dualqml results"
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+#: Where Windows locks the file: beyond all results, so that others can read them.
+_FAR = 1 << 40
 
 
 class ResultStore:
@@ -56,11 +59,17 @@ class ResultStore:
     def __enter__(self) -> Self:
         with _explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._file = os.open(self.path, _FLAGS, 0o644)
         try:
             with _explained(self.path):
                 _lock(self._file, self.path)
-                whole = _complete_part(_read_all(self._file))
+                content = _read_all(self._file)
+                whole = _complete_part(content)
+                if not whole and not _header_line().startswith(content):
+                    raise StoreError(
+                        f"{self.path} is no store of results of dualqml; choose "
+                        "another folder"
+                    )
                 # Checked before anything is cut off: it may be another's file.
                 self.results = _parsed(self.path, whole) if whole else []
                 os.ftruncate(self._file, len(whole))
@@ -110,6 +119,10 @@ class ResultStore:
                 os.lseek(self._file, self._end, os.SEEK_SET)
                 raise
         self._end += len(line)
+
+
+def _header_line() -> bytes:
+    return (json.dumps({_HEADER: FORMAT}) + "\n").encode()
 
 
 def read_results(path: str | os.PathLike[str]) -> list[Result]:
@@ -188,6 +201,7 @@ def _lock(file: int, path: Path) -> None:
         if os.name == "nt":
             import msvcrt
 
+            os.lseek(file, _FAR, os.SEEK_SET)
             msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
         else:
             import fcntl

@@ -15,7 +15,7 @@ from dualqml.evaluation import (
     fnmr_at_fmr,
     rule_of_three,
 )
-from dualqml.recognition.gallery import Gallery
+from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.matcher import Matcher
 from dualqml.recognition.results import Calibration, RecognitionError
 
@@ -57,7 +57,7 @@ def held_out_trials(
     Trials
         The scores.
     """
-    names = np.asarray(labels)
+    names = np.array([checked_name(label) for label in labels])
     if names.shape != scores.shape[:1]:
         raise RecognitionError(
             f"{len(scores)} samples need as many labels, got {names.size}"
@@ -101,7 +101,8 @@ def left_out_trials(
             f"there are {len(names)}. Give images of people who are not enrolled."
         )
     rng = np.random.default_rng(random_state)
-    dealt = np.array_split(rng.permutation(len(names)), min(n_folds, len(names) // 2))
+    # Three or more stay enrolled in every fold.
+    dealt = np.array_split(rng.permutation(len(names)), min(n_folds, len(names)))
     mated, nonmated = [], []
     for fold in dealt:
         strangers = {names[number] for number in fold}
@@ -149,6 +150,7 @@ def calibrate(
     kind: Literal["fmr", "fpir"],
     target: float,
     source: str,
+    model_id: str = "",
 ) -> Calibration:
     """Find the threshold of a rate.
 
@@ -163,6 +165,8 @@ def calibrate(
         The rate, above 0 and below 1.
     source : str
         The data in words.
+    model_id : str
+        The model that gave the scores.
 
     Returns
     -------
@@ -218,4 +222,5 @@ def calibrate(
         n_comparisons=n,
         n_mated=n_mated,
         source=source,
+        model_id=model_id,
     )

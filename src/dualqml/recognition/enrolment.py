@@ -17,6 +17,8 @@ from dualqml.recognition.matcher import Matcher
 from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
 from dualqml.recognition.results import Calibration, RecognitionError
 
+_BEFORE_REMOVAL = "kept from a calibration before a removal; calibrate again"
+
 
 class Enrolment:
     """What all recognisers share: enrolment, erasure and files. Do not use directly.
@@ -38,10 +40,20 @@ class Enrolment:
             raise RecognitionError(
                 f"{method!r} is not a method; choose from {', '.join(METHODS)}"
             )
+        sides = size if isinstance(size, tuple | list) else ()
+        if len(sides) != 2 or not all(isinstance(s, int) and s > 0 for s in sides):
+            raise RecognitionError(f"size is a height and a width, not {size!r}")
         self.method = method
-        self.size = size
-        self.cosine_weight = cosine_weight
-        self.parameters = parameters
+        self.size = (size[0], size[1])
+        self.cosine_weight = None if cosine_weight is None else float(cosine_weight)
+        self.parameters = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in parameters.items()
+        }
+        try:
+            Matcher.default(method, self.size, cosine_weight, parameters).estimator()
+        except ValueError as error:
+            raise RecognitionError(str(error)) from error
         self._reader = InputReader(size=size, embedding=embedding)
         self._gallery = Gallery()
         self._matcher: Matcher | None = None
@@ -76,8 +88,9 @@ class Enrolment:
         RecognitionError
             The name or the samples cannot be used; nothing has changed.
         """
-        checked_name(subject)
-        self._add(subject, self._reader.read(images))
+        subject = checked_name(subject)
+        with self._reader.kept_on_error():
+            self._add(subject, self._reader.read(images))
 
     def enroll_many(self, images: Inputs, subjects: Sequence[str]) -> None:
         """Enrol many samples at once.
@@ -89,21 +102,24 @@ class Enrolment:
         subjects : sequence of str
             The subject of each.
         """
-        rows = self._reader.read(images)
         names = [checked_name(subject) for subject in subjects]
-        if len(names) != len(rows):
-            raise RecognitionError(
-                f"{len(rows)} samples need as many subjects, got {len(names)}"
-            )
-        labels = np.array(names)
-        for subject in dict.fromkeys(names):
-            self._add(subject, rows[labels == subject])
+        with self._reader.kept_on_error():
+            rows = self._reader.read(images)
+            if len(names) != len(rows):
+                raise RecognitionError(
+                    f"{len(rows)} samples need as many subjects, got {len(names)}"
+                )
+            # One row is like the others: if the first fits, all do.
+            labels = np.array(names)
+            for subject in dict.fromkeys(names):
+                self._add(subject, rows[labels == subject])
 
     def remove(self, subject: str) -> None:
         """Erase a subject.
 
-        Nothing of it is left in the model. Files that were saved before are not
-        touched: save again to the same place.
+        Nothing of it is left in the model. Of a calibration only the threshold
+        stays, a number; calibrate again when you can. Files that were saved before
+        are not touched: save again to the same place.
 
         Parameters
         ----------
@@ -120,7 +136,15 @@ class Enrolment:
             self._matcher.forget(subject)
         self._fitted = False
         self._model_id = None
+        if self.calibration is not None and self.calibration.kind != "given":
+            # Rates and counts were of this subject's samples too.
+            self.calibration = Calibration(
+                self.calibration.threshold, "given", source=_BEFORE_REMOVAL
+            )
         if not self._gallery:
+            # A threshold of other people, perhaps of another kind of samples.
+            if self.calibration and self.calibration.source == _BEFORE_REMOVAL:
+                self.calibration = None
             self._matcher = None
             self._reader.reset()
 
@@ -144,7 +168,7 @@ class Enrolment:
         ndarray of shape (n_samples, n_features)
             8-bit pixels, or vectors.
         """
-        return np.asarray(self._gallery[subject])
+        return np.array(self._gallery[subject])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save everything in one file.

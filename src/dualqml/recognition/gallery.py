@@ -73,7 +73,7 @@ class Gallery:
             The name is empty, too long or not printable, or the samples are not
             like those of the others.
         """
-        checked_name(subject)
+        subject = checked_name(subject)
         for other in self._samples.values():
             if (other.shape[1], other.dtype) != (rows.shape[1], rows.dtype):
                 raise RecognitionError(
@@ -134,4 +134,4 @@ def checked_name(subject: object) -> str:
             f"The name of a subject may have {_LONGEST_NAME} characters, this one has "
             f"{len(subject)}"
         )
-    return subject
+    return str(subject)

@@ -3,7 +3,8 @@
 
 import copy
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,13 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dualqml.data import resize, to_grey
-from dualqml.data.images import read_image
+from dualqml.data.images import pillow, read_image
+from dualqml.data.images import to_grey as pillow_to_grey
 from dualqml.recognition.results import RecognitionError
 
 #: A sample or several: arrays, Pillow images, paths, or lists of them. Pillow is
 #: optional, so there is no narrower type.
 Inputs: TypeAlias = Any
 Embedding = Callable[[list[Any]], ArrayLike]
+
+#: Pixels of the sides of the smallest image.
+_LEAST_SIDE = 8
 
 
 class InputReader:
@@ -38,6 +43,8 @@ class InputReader:
         self.embedding = embedding
         #: "image" or "vector", once there was a sample.
         self.kind: str | None = None
+        #: Values of a row, once there was a sample.
+        self.width: int | None = None
 
     def copy(self) -> "InputReader":
         """A reader of the same kind."""
@@ -45,7 +52,7 @@ class InputReader:
 
     def reset(self) -> None:
         """Forget of which kind samples are."""
-        self.kind = None
+        self.kind = self.width = None
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
@@ -76,8 +83,7 @@ class InputReader:
         if isinstance(inputs, _Rows):
             return inputs.rows
         if self.embedding is not None:
-            vectors = np.asarray(self.embedding(_as_list(inputs)))
-            kind, rows = "vector", _vectors(np.atleast_2d(vectors))
+            kind, rows = "vector", self._embedded(_as_list(inputs))
         else:
             kind, rows = self._rows(inputs)
         if len(rows) == 0:
@@ -88,8 +94,37 @@ class InputReader:
             raise RecognitionError(
                 f"This recogniser knows {self.kind}s, and was given {kind}s"
             )
-        self.kind = kind
+        if self.width not in (None, rows.shape[1]):
+            raise RecognitionError(
+                f"The vectors of this recogniser have {self.width} values, not "
+                f"{rows.shape[1]}"
+            )
+        self.kind, self.width = kind, rows.shape[1]
         return rows
+
+    @contextmanager
+    def kept_on_error(self) -> Iterator[None]:
+        """Forget what a sample said of its kind if it cannot be used after all."""
+        before = self.kind, self.width
+        try:
+            yield
+        except BaseException:
+            self.kind, self.width = before
+            raise
+
+    def _embedded(self, images: list[Any]) -> NDArray[np.float32]:
+        if not images:
+            raise RecognitionError("There is no sample: at least one is needed")
+        assert self.embedding is not None
+        vectors = np.asarray(self.embedding(images))
+        if vectors.ndim != 2 or len(vectors) != len(images):
+            raise RecognitionError(
+                f"The embedding gave an array of shape {vectors.shape} for "
+                f"{len(images)} images; a row for each was expected"
+            )
+        if vectors.dtype.kind not in "fiu":
+            raise RecognitionError(f"An embedding is numbers, not {vectors.dtype}")
+        return _vectors(vectors)
 
     def as_inputs(self, rows: NDArray[Any]) -> Any:
         """Rows in a form that `read` takes, without another embedding."""
@@ -110,37 +145,53 @@ class InputReader:
             ) from error
         if array.dtype.kind not in "fiub":
             raise RecognitionError(f"Samples must be numbers, not {array.dtype}")
-        if array.ndim == 1 or (array.ndim == 2 and self.kind == "vector"):
-            return "vector", _vectors(np.atleast_2d(array))
-        if array.ndim == 2 and (array.dtype == np.uint8 or self.kind == "image"):
-            return "image", self._grey(array[None])
-        if array.ndim == 2:
-            return "vector", _vectors(array)
-        if array.ndim == 3:
+        if array.size == 0:
+            raise RecognitionError("There is no sample: at least one is needed")
+        if array.ndim in (3, 4) and _is_colour(array):
+            return "image", self._grey(to_grey(array))
+        if array.ndim == 3 or (array.ndim == 2 and self._is_image(array)):
             return "image", self._grey(array)
+        if array.ndim < 3 and array.ndim > 0:
+            return "vector", _vectors(np.atleast_2d(array))
         raise RecognitionError(
             "Samples are images of shape (height, width) or (n, height, width), or "
             f"vectors of shape (p,) or (n, p); got {array.shape}"
         )
 
+    def _is_image(self, array: NDArray[Any]) -> bool:
+        """Whether a two-dimensional array is an image, and not vectors."""
+        if self.kind is not None:
+            return self.kind == "image"
+        return array.dtype == np.uint8
+
     def _image(self, item: Any) -> NDArray[np.uint8]:
         if isinstance(item, str | os.PathLike):
             return read_image(Path(item), self.size).ravel()
         if _is_pillow(item):
-            item = to_grey(np.asarray(item.convert("RGB")))
-        return self._grey(np.asarray(item)[None]).ravel()
+            upright = pillow("ImageOps").exif_transpose(item)
+            return pillow_to_grey(upright, self.size).ravel()
+        return self._rows(np.asarray(item))[1].ravel()
 
     def _grey(self, images: NDArray[Any]) -> NDArray[np.uint8]:
+        if images.ndim == 2:
+            images = images[None]
+        if min(images.shape[1:]) < _LEAST_SIDE:
+            raise RecognitionError(
+                f"An image has at least {_LEAST_SIDE} x {_LEAST_SIDE} pixels, not "
+                f"{images.shape[1]} x {images.shape[2]}"
+            )
         if not np.isfinite(images).all():
             raise RecognitionError("A sample has values that are not finite")
         if images.dtype != np.uint8:
+            real = images.dtype.kind in "fb"
             low, high = float(images.min()), float(images.max())
-            if low < 0.0 or high > 255.0:
+            if low < 0.0 or high > (1.0 if real else 255.0):
                 raise RecognitionError(
-                    f"Pixels must be from 0 to 255 (or 0 to 1), got {low:g} to {high:g}"
+                    "Pixels are whole numbers from 0 to 255, or real ones from 0 to 1; "
+                    f"got {images.dtype} from {low:g} to {high:g}"
                 )
-            scale = 255.0 if high <= 1.0 else 1.0
-            images = np.round(scale * images).astype(np.uint8)
+            scaled = 255.0 * images.astype(np.float64) if real else images
+            images = np.round(scaled).astype(np.uint8)
         if images.shape[1:] != self.size:
             images = resize(images, self.size)
         return np.ascontiguousarray(images).reshape(len(images), -1)
@@ -154,10 +205,6 @@ class _Rows:
 
 
 def _vectors(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    if vectors.ndim != 2:
-        raise RecognitionError(
-            f"An embedding gives a vector for each image, not shape {vectors.shape}"
-        )
     rows = vectors.astype(np.float32)
     if not np.isfinite(rows).all():
         raise RecognitionError("A sample has values that are not finite")
@@ -170,8 +217,15 @@ def _as_list(inputs: Inputs) -> list[Any]:
     if isinstance(inputs, str | os.PathLike) or _is_pillow(inputs):
         return [inputs]
     if isinstance(inputs, np.ndarray):
-        return [inputs] if inputs.ndim == 2 else list(inputs)
+        single = inputs.ndim == 2 or (inputs.ndim == 3 and _is_colour(inputs))
+        return [inputs] if single else list(inputs)
     return list(inputs)
+
+
+def _is_colour(images: NDArray[Any]) -> bool:
+    """Whether the last axis is red, green, blue and perhaps transparency."""
+    # No image is so narrow.
+    return images.shape[-1] in (3, 4)
 
 
 def _is_pillow(item: Any) -> bool:

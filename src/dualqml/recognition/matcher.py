@@ -34,6 +34,8 @@ _IMAGE_PARAMETERS: dict[str, Any] = {
     "descriptor": "local",
 }
 _OURS = "DualQML-W"
+#: Cosines that differ by less differ by rounding.
+_LEAST_SPREAD = 1e-6
 
 
 class Matcher:
@@ -161,7 +163,9 @@ class Matcher:
         others = np.ones(cosines.shape, dtype=bool)
         others[np.arange(codes.size), codes] = False
         self.cosine_mean = float(cosines[others].mean())
-        self.cosine_spread = float(cosines[others].std()) or 1.0
+        spread = float(cosines[others].std())
+        # Two people with a sample each have one cosine, and rounding for a spread.
+        self.cosine_spread = spread if spread > _LEAST_SPREAD else 1.0
 
     def _prepare(self, model: DualQMLW, gallery: Gallery) -> None:
         """Prepare the samples of new subjects, all at once."""
@@ -195,4 +199,10 @@ def _for_each_class(model: Any, rows: Array) -> Array:
     if isinstance(model, DualQMLW) and model.qml_.rule == "max":
         return np.asarray(model.transform(rows), dtype=np.float64)
     scores = np.asarray(model.decision_function(rows))
-    return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    if scores.ndim == 1:
+        # One score for both is on another scale than a score for each.
+        raise RecognitionError(
+            "With two subjects this method has one score for both, which no threshold "
+            'of larger galleries fits: enrol a third, or use DualQML-W with rule="max"'
+        )
+    return scores

@@ -308,6 +308,8 @@ class Recognizer(Enrolment):
 
     def _threshold(self, given: float | None) -> float:
         if given is not None:
+            if not np.isfinite(given):
+                raise RecognitionError(f"A threshold is a finite number, not {given!r}")
             return float(given)
         if self.calibration is None:
             raise NoThresholdError(
@@ -359,5 +361,6 @@ class Recognizer(Enrolment):
             kind="fmr" if fpir is None else "fpir",
             target=float(fmr if fmr is not None else fpir),  # type: ignore[arg-type]
             source=source,
+            model_id=self.model_id,
         )
         return self.calibration

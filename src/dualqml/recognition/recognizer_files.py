@@ -126,6 +126,9 @@ def _restored(
     size = state["size"]
     if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
         raise ValueError("the size is not a height and a width")
+    named = {"method", "size", "threshold", "cosine_weight", "embedding"}
+    if named & set(state["parameters"]):
+        raise ValueError("a parameter of the method has the name of another")
     found = kind(
         state["method"],
         size=size,
@@ -136,6 +139,8 @@ def _restored(
     if state["kind"] not in (None, "image", "vector"):
         raise ValueError(f"samples of kind {state['kind']!r}")
     found._reader.kind = state["kind"]
+    if state["rows"] is not None and state["rows"].ndim == 2:
+        found._reader.width = state["rows"].shape[1]
     _fill(found._gallery, state)
     if state["calibration"] is not None:
         found.calibration = _calibration(state["calibration"])

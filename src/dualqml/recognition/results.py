@@ -157,6 +157,8 @@ class Calibration:
         Mated comparisons or searches.
     source : str
         The calibration data in words.
+    model_id : str
+        The model that was calibrated; another one since, if somebody came or went.
     """
 
     threshold: float
@@ -169,6 +171,7 @@ class Calibration:
     n_comparisons: int = 0
     n_mated: int = 0
     source: str = ""
+    model_id: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON.
