@@ -132,3 +132,10 @@ class TestDisplay:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(MissingDependencyError, match=r"install dualqml\[plot\]"):
             CMCDisplay([0.5]).plot()
+
+
+def test_a_missing_score_is_below_the_lowest():
+    scores = [[np.nan, -np.inf, -np.inf], [np.nan, -np.inf, np.nan]]
+    np.testing.assert_array_equal(true_ranks(scores, [1, 1]), [1, 1])
+    np.testing.assert_array_equal(true_ranks(scores, [2, 2]), [2, 3])
+    np.testing.assert_array_equal(true_ranks(scores, [0, 0]), [3, 2])

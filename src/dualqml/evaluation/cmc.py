@@ -43,10 +43,13 @@ def true_ranks(scores: ArrayLike, codes: ArrayLike) -> NDArray[np.int64]:
             f"codes must be columns of scores, 0 to {values.shape[1] - 1}; got "
             f"{own.min()} to {own.max()}"
         )
-    values = np.where(np.isnan(values), -np.inf, values)
+    missing = np.isnan(values)
     true = np.take_along_axis(values, own[:, None], axis=1)
     before = np.arange(values.shape[1]) < own[:, None]
+    # No comparison with NaN is true: missing scores are nowhere ahead, but for a true
+    # one that is missing itself.
     ahead = (values > true) | ((values == true) & before)
+    ahead |= np.isnan(true) & (~missing | before)
     return np.asarray(1 + ahead.sum(axis=1))
 
 
