@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """From what users have to rows: arrays, Pillow images, paths, embeddings."""
 
-import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,10 +44,6 @@ class InputReader:
         self.kind: str | None = None
         #: Values of a row, once there was a sample.
         self.width: int | None = None
-
-    def copy(self) -> "InputReader":
-        """A reader of the same kind."""
-        return copy.copy(self)
 
     def reset(self) -> None:
         """Forget of which kind samples are."""
