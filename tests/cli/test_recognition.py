@@ -168,6 +168,13 @@ def test_evaluate(tmp_path, capsys):
         "class mean, cosine",
     }
     assert 0 <= means["DualQML-W"]["EER"] < 30
+    assert run(*arguments, "--out", tmp_path / "out", "--json", "--fpir", 0.1) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["DualQML-W"] == means["DualQML-W"]
+    for checks in answer["thresholds"]:
+        assert [check["calibration"]["target"] for check in checks] == [0.1, 0.1]
+        assert all(0 <= check["fpir"]["estimate"] <= 1 for check in checks)
+    assert "--fpir 0.1" in (tmp_path / "out" / "open-set.html").read_text()
 
 
 @pytest.mark.parametrize(

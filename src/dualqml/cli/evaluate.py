@@ -5,7 +5,9 @@ import argparse
 import json
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from dualqml.cli._samples import add_data_arguments, read_labelled
 from dualqml.data import DatabaseError
@@ -20,6 +22,7 @@ the class mean by the cosine of the same input."""
 
 EXAMPLES = """examples:
   dualqml evaluate people/ -m 3 --out evaluation
+  dualqml evaluate people/ -m 3 --fpir 0.01
   dualqml evaluate --embeddings faces.npz -m 5 --repeats 10"""
 
 
@@ -35,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--repeats", type=int, default=5, help="divisions (5)")
     parser.add_argument("--seed", type=int, default=0, help="of the divisions (0)")
+    parser.add_argument(
+        "--fpir",
+        type=float,
+        help="also set thresholds for this rate, and see whether they keep it",
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("dualqml-evaluation"), help="folder"
     )
@@ -58,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
         strangers=options.strangers,
         repeats=options.repeats,
         seed=options.seed,
+        fpir=options.fpir,
         progress=show,
         method=options.method,
     )
@@ -71,13 +80,18 @@ def run(options: argparse.Namespace) -> int:
     words += ["-m", str(options.m)]
     words += ["--method", options.method, "--strangers", f"{options.strangers:g}"]
     words += ["--repeats", str(options.repeats), "--seed", str(options.seed)]
+    words += [] if options.fpir is None else ["--fpir", f"{options.fpir:g}"]
     report, text = write_open_set(found, options.out, command=shlex.join(words))
     if options.json:
-        means = {
+        answer: dict[str, Any] = {
             row: {name: float(found.values(row, name).mean()) for name in MEASURES}
             for row in found.trials
         }
-        print(json.dumps(means, indent=2))
+        if options.fpir is not None:
+            answer["thresholds"] = [
+                [asdict(check) for check in checks] for checks in found.thresholds
+            ]
+        print(json.dumps(answer, indent=2))
     else:
         print(text)
         print(f"Report: {report}")

@@ -19,6 +19,7 @@ from dualqml.evaluation import (
     fnir_at_fpir,
     fnmr_at_fmr,
 )
+from dualqml.experiments.threshold_checks import ThresholdCheck, check_thresholds
 from dualqml.extractors._neighbours import class_similarities, unit_rows
 from dualqml.extractors._subspace import class_means
 from dualqml.recognition import Recognizer
@@ -89,6 +90,8 @@ class OpenSetEvaluation:
         People of each kind.
     trials : dict of str to list of Trial
         By row, one for each division.
+    thresholds : list of list of ThresholdCheck
+        For each division, where a rate was asked for.
     """
 
     name: str
@@ -96,6 +99,7 @@ class OpenSetEvaluation:
     n_enrolled: int
     n_strangers: int
     trials: dict[str, list[Trial]] = field(default_factory=dict)
+    thresholds: list[list[ThresholdCheck]] = field(default_factory=list)
 
     def values(self, row: str, measure: str) -> Array:
         """A measure in per cent, for each division."""
@@ -127,6 +131,7 @@ def evaluate_open_set(
     strangers: float = 1.0 / 3.0,
     repeats: int = 5,
     seed: int = 0,
+    fpir: float | None = None,
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> OpenSetEvaluation:
@@ -148,6 +153,8 @@ def evaluate_open_set(
         Random divisions.
     seed : int, default=0
         Seed of the divisions.
+    fpir : float, optional
+        Set thresholds for this rate too, and see whether they keep it.
     progress : callable, optional
         Called with the divisions done and all of them.
     **settings : dict
@@ -162,6 +169,8 @@ def evaluate_open_set(
     ------
     DatabaseError
         There are too few people or images.
+    RecognitionError
+        The rate is not between 0 and 1.
     """
     if repeats < 1:
         raise DatabaseError(f"repeats must be at least 1, got {repeats}")
@@ -199,6 +208,11 @@ def evaluate_open_set(
                     scores(rows[asked]), codes, scores(rows[others]), names[others]
                 )
                 found.trials.setdefault(row, []).append(trial)
+            if fpir is not None:
+                scored = found.trials[recognizer.method][-1]
+                found.thresholds.append(
+                    check_thresholds(recognizer, **scored._asdict(), fpir=fpir)
+                )
         if progress is not None:
             progress(repetition + 1, repeats)
     return found

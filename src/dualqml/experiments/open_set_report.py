@@ -28,6 +28,7 @@ from dualqml.experiments.rendering import (
 )
 from dualqml.experiments.report import render_page
 from dualqml.experiments.svg import style, to_svg
+from dualqml.experiments.threshold_checks import threshold_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +86,9 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
         rows=tuple(rows),
         align="l" + "r" * len(MEASURES),
         notes=(
-            f"Means over {len(first)} random divisions, ± their standard errors. "
+            "One random division. Bold: the lowest of a column."
+            if len(first) == 1
+            else f"Means over {len(first)} random divisions, ± their standard errors. "
             "Bold: the lowest of a column.",
             f"In the first: {first[0].codes.size} mated and "
             f"{first[0].nonmated.shape[0]} non-mated searches.",
@@ -113,10 +116,13 @@ def write_open_set(
     report : Path
         The page.
     text : str
-        The table in Markdown.
+        The tables in Markdown.
     """
     table = open_set_table(found)
-    text = to_markdown(table)
+    text, held = to_markdown(table), ""
+    if any(found.thresholds):
+        checked = threshold_table(found.name, found.thresholds)
+        text, held = f"{text}\n{to_markdown(checked)}", to_html(checked)
     write_text(folder / "open-set.md", text)
     own = next(iter(found.trials))
     spread = [
@@ -131,7 +137,7 @@ def write_open_set(
         ("errors", "Errors", to_html(table) + f"<ul>{listed}</ul>"),
         ("cmc", "Identification among the enrolled", _plot(found, "CMC", _draw_cmc)),
         ("det", "Verification", _plot(found, "DET", _draw_det)),
-        ("strangers", "Strangers", _plot(found, "open set", _draw_open_set)),
+        ("strangers", "Strangers", _plot(found, "open set", _draw_open_set) + held),
         (
             "repeat",
             "How to repeat it",
