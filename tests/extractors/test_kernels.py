@@ -5,16 +5,16 @@ from dualqml.core import DualQMLError
 from dualqml.extractors import _kernels
 from dualqml.extractors._kernels import (
     centred_kernel,
-    median_squared_distance,
+    median_of_pairs,
     orientation_features,
 )
-from dualqml.extractors._neighbours import squared_distances
+from dualqml.extractors._neighbours import gram_distances, squared_distances
 
 KERNELS = ["rbf", "linear", "igo"]
 
 
 def prepared(name, X, width=4.0, shape=None):
-    return centred_kernel(name, X, width=width, image_shape=shape)
+    return centred_kernel(name, X, width=width, image_shape=shape)[0]
 
 
 def orientation_kernel(X, shape):
@@ -33,14 +33,42 @@ def test_squared_distances_of_copies_are_not_negative(rng):
     assert squared_distances(A, A).min() >= 0
 
 
+def test_distances_need_products_alone_whatever_the_origin(rng):
+    X = rng.normal(size=(6, 3))
+    expected = squared_distances(X, X)
+    for origin in (np.zeros(3), X.mean(axis=0)):
+        gram = (X - origin) @ (X - origin).T
+        before = gram.copy()
+        np.testing.assert_allclose(gram_distances(gram), expected, atol=1e-13)
+        np.testing.assert_array_equal(gram, before)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_values_of_the_training_samples_come_with_the_kernel(name, rng):
+    X = rng.normal(size=(9, 25))
+    kernel, values = centred_kernel(name, X, width=2.0, image_shape=None)
+    np.testing.assert_allclose(values, kernel.raw(X), atol=1e-14)
+    np.testing.assert_allclose(kernel.centred(values), kernel(X), atol=1e-14)
+
+
+def test_a_known_gram_matrix_gives_the_same_kernel(rng):
+    X = rng.normal(size=(9, 25))
+    options = {"width": 2.0, "image_shape": None}
+    plain, expected = centred_kernel("rbf", X, **options)
+    kernel, values = centred_kernel("rbf", X, gram=X @ X.T, **options)
+    np.testing.assert_allclose(values, expected, atol=1e-14)
+    assert kernel.bandwidth == pytest.approx(plain.bandwidth)
+    np.testing.assert_allclose(kernel(X), plain(X), atol=1e-13)
+
+
 def test_median_is_over_pairs_without_the_diagonal():
     X = np.array([[0.0], [1.0], [3.0]])
-    assert median_squared_distance(X) == 4.0
+    assert median_of_pairs(squared_distances(X, X)) == 4.0
 
 
 def test_median_of_mostly_copies_falls_back_to_the_mean():
     X = np.array([[0.0]] * 5 + [[2.0]])
-    assert median_squared_distance(X) == pytest.approx(4 * 5 / 15)
+    assert median_of_pairs(squared_distances(X, X)) == pytest.approx(4 * 5 / 15)
 
 
 def test_rbf_is_the_formula_in_units_of_the_median(rng):
@@ -62,7 +90,7 @@ def test_rbf_keeps_its_digits_when_the_samples_are_far_from_the_origin(rng):
 def test_kernel_is_positive_semidefinite(name, rng):
     X = rng.normal(size=(20, 25))
     kernel = prepared(name, X)
-    for K in (kernel.raw(X), kernel.training()):
+    for K in (kernel.raw(X), kernel(X)):
         values = np.linalg.eigvalsh(K)
         assert values[0] > -1e-12 * values[-1]
 
@@ -73,7 +101,6 @@ def test_centred_training_kernel_is_the_double_centred_one(name, rng):
     kernel = prepared(name, X)
     J = np.eye(9) - 1 / 9
     expected = J @ kernel.raw(X) @ J
-    np.testing.assert_allclose(kernel.training(), expected, atol=1e-12)
     np.testing.assert_allclose(kernel(X), expected, atol=1e-12)
 
 
@@ -121,7 +148,7 @@ def test_projection_computes_single_precision_in_double(name, rng):
     kernel = prepared(name, X.astype(float))
     out = kernel.project(X, np.eye(9))
     assert out.dtype == np.float64
-    np.testing.assert_allclose(out, kernel.training(), atol=1e-12)
+    np.testing.assert_allclose(out, kernel(X.astype(float)), atol=1e-12)
 
 
 def test_orientation_kernel_is_the_mean_cosine_between_gradients(rng):
@@ -160,7 +187,7 @@ def test_images_of_one_row_or_column_have_the_signs_of_their_slope(shape):
 
 def test_image_shape_matters_and_is_checked(rng):
     X = rng.normal(size=(5, 12))
-    tall, wide = (prepared("igo", X, shape=s).training() for s in [(6, 2), (2, 6)])
+    tall, wide = (prepared("igo", X, shape=s)(X) for s in [(6, 2), (2, 6)])
     assert np.abs(tall - wide).max() > 0.01
     with pytest.raises(ValueError, match="image_shape"):
         prepared("igo", X, shape=(5, 5))

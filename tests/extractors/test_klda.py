@@ -28,7 +28,7 @@ def test_training_features_have_zero_mean(faces, kernel):
 def test_ratios_are_those_of_the_full_problem(kernel, sizes):
     X, y = make_data(sizes, 100, unit=False)
     fitted = KernelLDA(kernel=kernel, regularisation=1e-2, n_components=50).fit(X, y)
-    K, n = fitted.kernel_.training(), y.size
+    K, n = fitted.kernel_(X), y.size
     W = np.equal.outer(y, y) / np.bincount(y)[y]
     ridge = 1e-2 * np.trace(K @ K) / n * np.eye(n)
     ratios = eigh(K @ W @ K, K @ (np.eye(n) - W) @ K + ridge, eigvals_only=True)[::-1]
@@ -86,7 +86,7 @@ def test_features_are_the_coefficients_of_the_centred_kernel(faces, rng):
 def test_one_sample_per_class_gives_kernel_principal_components(kernel, rng):
     X = rng.normal(size=(8, 25))
     fitted = KernelLDA(kernel=kernel).fit(X, np.arange(8))
-    pca = KernelPCA(7, kernel="precomputed").fit(fitted.kernel_.training())
+    pca = KernelPCA(7, kernel="precomputed").fit(fitted.kernel_(X))
     # Both scaled to unit deviation: only the directions are compared.
     features = fitted.transform(X)
     np.testing.assert_allclose(
@@ -144,7 +144,7 @@ def test_tangents_join_the_within_class_scatter(kernel, q):
     X, y = make_data([q] * 6, 36, unit=False, noise=1.0)
     options = {"kernel": kernel, "regularisation": 1e-2}
     fitted = KernelLDA(tangents=0.4, image_shape=(4, 9), **options).fit(X, y)
-    K, n = fitted.kernel_.training(), y.size
+    K, n = fitted.kernel_(X), y.size
     W = np.equal.outer(y, y) / q
     total, within = K @ K, K @ (np.eye(n) - W) @ K
     motions = []

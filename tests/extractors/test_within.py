@@ -9,27 +9,25 @@ from scipy.spatial.distance import cdist, pdist
 
 from dualqml.core import DualQMLError
 from dualqml.extractors import WithinMetric
+from dualqml.extractors._geometry import GramGeometry, InputGeometry, KernelGeometry
 from dualqml.extractors._motions import tangent_images
 from dualqml.extractors._neighbours import unit_rows
-from dualqml.extractors._within import (
-    KernelGeometry,
-    LinearGeometry,
-    _low_rank_eigh,
-    within_spectrum,
-)
+from dualqml.extractors._prepared import PreparedSamples
+from dualqml.extractors._within import _low_rank_eigh, whitened_at, within_spectrum
 from tests.problems import make_data
 
 SHAPE = (4, 6)
 WIDTH = 1.5
-GEOMETRIES = ["linear", "rbf"]
+GEOMETRIES = ["input", "gram", "rbf"]
 
 by_geometry = pytest.mark.parametrize("kind", GEOMETRIES)
 
 
 def make_geometry(kind, X, tangents, width=WIDTH):
-    if kind == "linear":
-        return LinearGeometry(X, tangents)
-    return KernelGeometry(X, tangents, width=width)
+    samples = PreparedSamples(X, tangents, X.shape[1])
+    if kind == "rbf":
+        return KernelGeometry(samples, width=width)
+    return (InputGeometry if kind == "input" else GramGeometry)(samples)
 
 
 def bandwidth_of(X, width=WIDTH):
@@ -46,7 +44,7 @@ def slow_coordinates(kind, X, tangents):
     """Coordinates of samples and of their tangents, from other decompositions."""
     n_samples = X.shape[0]
     J = np.eye(n_samples) - 1.0 / n_samples
-    if kind == "linear":
+    if kind != "rbf":
         _, s, Vt = np.linalg.svd(J @ X, full_matrices=False)
         basis = Vt[s > 1e-7 * s[0]].T
         return J @ X @ basis, tangents @ basis
@@ -124,6 +122,62 @@ def test_one_eigenproblem_serves_every_rho(kind, images, sizes, kappa, seed):
 
 
 @by_geometry
+@pytest.mark.parametrize("images", [False, True])
+@pytest.mark.parametrize("copies", [1, 2])
+@settings(max_examples=8, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=3, max_size=6),
+    kappa=st.sampled_from([0.0, 0.2, 1.0]),
+    rho=st.sampled_from([1e-3, 0.1, 20.0]),
+    seed=st.integers(0, 10_000),
+)
+def test_one_rho_is_the_spectrum_at_it(kind, images, copies, sizes, kappa, rho, seed):
+    X, codes = make_data(sizes, 24, seed=seed, centre=False)
+    X, codes = np.repeat(X, copies, axis=0), np.repeat(codes, copies)
+    tangents = tangent_images(X, SHAPE) if images else None
+    placement = make_geometry(kind, X, tangents).restricted(everyone(X))
+    before = [np.array(placement.training), np.array(placement.projector)]
+    training, coefficients = whitened_at(placement, codes, kappa=kappa, rho=rho)
+    spectrum = within_spectrum(placement, codes, kappa)
+    scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
+    expected = placement.training @ scaled
+    # Any rotation serves as well.
+    gram = expected @ expected.T
+    atol = 1e-7 * np.abs(gram).max()
+    np.testing.assert_allclose(training @ training.T, gram, atol=atol)
+    cross = expected @ (placement.projector @ scaled).T
+    np.testing.assert_allclose(
+        training @ coefficients.T, cross, atol=1e-7 * np.abs(cross).max()
+    )
+    np.testing.assert_array_equal(placement.training, before[0])
+    np.testing.assert_array_equal(placement.projector, before[1])
+
+
+def test_a_rho_of_nothing_has_a_metric_still():
+    X, codes = make_data([4, 4, 4], 24, centre=False)
+    placement = make_geometry("input", X, None).restricted(everyone(X))
+    training, coefficients = whitened_at(placement, codes, kappa=0.2, rho=1e-300)
+    assert np.isfinite(training).all()
+    assert np.isfinite(coefficients).all()
+    # Where nobody varies a step costs nothing: people are far from themselves there.
+    units = unit_rows(training)
+    cosines = units @ units.T
+    assert cosines[codes[:, None] == codes].min() > 0.999
+
+
+@pytest.mark.parametrize("images", [False, True])
+def test_both_ways_to_linear_coordinates_give_the_same_metric(images):
+    X, codes = make_data([3, 2, 4, 4, 5], 24, noise=1.0, centre=False)
+    tangents = tangent_images(X, SHAPE) if images else None
+    grams = []
+    for kind in ("input", "gram"):
+        placement = make_geometry(kind, X, tangents).restricted(everyone(X))
+        rows, _ = whitened_at(placement, codes, kappa=0.2, rho=0.1)
+        grams.append(rows @ rows.T)
+    np.testing.assert_allclose(*grams, atol=1e-9 * np.abs(grams[0]).max())
+
+
+@by_geometry
 @pytest.mark.parametrize("kappa", [0.0, 0.3, 1.0])
 def test_the_eigenvectors_diagonalise_both_matrices(kind, kappa):
     X, codes = make_data([3, 2, 4, 1], 24, centre=False)
@@ -146,9 +200,10 @@ def test_the_eigenvectors_diagonalise_both_matrices(kind, kappa):
     )
 
 
-def test_the_gram_matrix_of_linear_coordinates_is_that_of_centred_samples():
+@pytest.mark.parametrize("kind", ["input", "gram"])
+def test_the_gram_matrix_of_linear_coordinates_is_that_of_centred_samples(kind):
     X, _ = make_data([3, 2, 4], 24, unit=False, centre=False)
-    A = LinearGeometry(X, None).restricted(everyone(X)).training
+    A = make_geometry(kind, X, None).restricted(everyone(X)).training
     centred = X - X.mean(axis=0)
     np.testing.assert_allclose(A @ A.T, centred @ centred.T, atol=1e-10)
 
@@ -156,7 +211,7 @@ def test_the_gram_matrix_of_linear_coordinates_is_that_of_centred_samples():
 @pytest.mark.parametrize("width", [0.5, 16.0])
 def test_the_gram_matrix_of_kernel_coordinates_is_the_centred_kernel(width):
     X, _ = make_data([3, 2, 4], 24, unit=False, centre=False)
-    A = KernelGeometry(X, None, width=width).restricted(everyone(X)).training
+    A = make_geometry("rbf", X, None, width).restricted(everyone(X)).training
     bandwidth = bandwidth_of(X, width)
     J = np.eye(9) - 1.0 / 9.0
     K = np.exp(-cdist(X, X, "sqeuclidean") / (2.0 * bandwidth))
@@ -205,43 +260,39 @@ def test_a_restriction_is_what_the_fold_alone_would_give(
         np.testing.assert_allclose(*scatters, atol=1e-8 * scale)
         assert np.trace(ours.tangent_scatter) == pytest.approx(1.0)
     placed = geometry.place(ours, train, held_out)
-    if kind == "linear":
+    if kind == "input":
         expected = (X[held_out] - alone.origin) @ alone.projector
+    elif kind == "gram":
+        expected = (X[held_out] - fresh.mean) @ fresh.centred.T @ alone.projector
     else:
         expected = fresh.kernel(X[held_out]) @ alone.projector
     np.testing.assert_allclose(placed @ A.T, expected @ B.T, atol=1e-8)
     np.testing.assert_allclose(placed @ placed.T, expected @ expected.T, atol=1e-7)
 
 
-def test_linear_folds_weigh_the_motions_anew():
-    X, _ = make_data([15], 24, centre=False)
-    train, _ = fold_of(15)
-    tangents = tangent_images(X, SHAPE)
-    ours = LinearGeometry(X, tangents).restricted(train)
-    alone = LinearGeometry(X[train], tangents[:, train]).restricted(np.arange(10))
-    np.testing.assert_allclose(
-        ours.training @ ours.tangent_scatter @ ours.training.T,
-        alone.training @ alone.tangent_scatter @ alone.training.T,
-    )
-
-
-def test_kernel_folds_keep_the_weights_of_the_motions_of_the_whole_set():
+@by_geometry
+def test_folds_keep_the_weights_of_the_motions_of_the_whole_set(kind):
     X, _ = make_data([15], 24, centre=False)
     train, _ = fold_of(15)
     tangents = tangent_images(X, SHAPE)
     tangents[2] *= 100.0  # a weight must undo that
-    _, moved = slow_coordinates("rbf", X, tangents)
+    _, moved = slow_coordinates(kind, X, tangents)
     weights = [1.0 / np.sum(rows**2) for rows in moved]
-    placement = KernelGeometry(X, tangents, width=WIDTH).restricted(train)
+    placement = make_geometry(kind, X, tangents).restricted(train)
 
     def kernel(rows):
+        if kind == "input":
+            return rows
+        if kind == "gram":
+            return rows @ X[train].T
         distances = cdist(rows, X[train], "sqeuclidean")
         return np.exp(-distances / (2.0 * bandwidth_of(X)))
 
     expected = np.zeros_like(placement.tangent_scatter)
     for weight, tangent in zip(weights, tangents[:, train], strict=True):
         change = derivative(kernel, X[train], tangent)
-        change -= change.mean(axis=1, keepdims=True)
+        if kind != "input":
+            change -= change.mean(axis=1, keepdims=True)
         rows = change @ placement.projector
         expected += weight * rows.T @ rows
     expected /= np.trace(expected)
@@ -265,14 +316,13 @@ def test_folds_leave_the_whole_as_it_was(kind):
 def test_samples_are_placed_where_the_metric_would_put_them(kind):
     X, codes = make_data([4] * 6, 24, noise=1.0, centre=False)
     train, held_out = fold_of(24)
-    images = kind == "linear"
+    # Not images: motions have the weights of the whole set.
     metric = WithinMetric(
         rho=0.3,
-        kernel=kind,
+        kernel="rbf" if kind == "rbf" else "linear",
         width=bandwidth_of(X) / bandwidth_of(X[train], 1.0),
-        image_shape=SHAPE if images else None,
     ).fit(X[train], codes[train])
-    geometry = make_geometry(kind, X, tangent_images(X, SHAPE) if images else None)
+    geometry = make_geometry(kind, X, None)
     placement = geometry.restricted(train)
     spectrum = within_spectrum(placement, codes[train], metric.kappa)
     known, asked = (
@@ -336,8 +386,8 @@ def test_equal_samples_in_a_fold_are_an_error(kind, seed):
 def test_another_width_is_that_of_a_fresh_geometry():
     rng = np.random.default_rng(0)
     X, tangents = rng.normal(size=(9, 12)), rng.normal(size=(2, 9, 12))
-    moved = KernelGeometry(X, tangents, width=16.0).at_width(0.25)
-    fresh = KernelGeometry(X, tangents, width=4.0)
+    moved = make_geometry("rbf", X, tangents, 16.0).at_width(0.25)
+    fresh = make_geometry("rbf", X, tangents, 4.0)
     np.testing.assert_allclose(moved.values, fresh.values, rtol=1e-12)
     np.testing.assert_allclose(moved.kernel(X[:3]), fresh.kernel(X[:3]), atol=1e-12)
     train = np.array([0, 2, 3, 5, 7, 8])

@@ -127,7 +127,7 @@ def set_field(name, value):
         (lambda s, a, m: m.update({"dualqml.recognizer": "2"}), "has format '2'"),
         (lambda s, a, m: m.pop("dualqml.recognizer"), "no recogniser"),
         (lambda s, a, m: m.update({"dualqml.model_id": "0" * 16}), "not its own"),
-        (set_field("method", "LDA"), "no parameter 'lam'"),
+        (set_field("method", "LDA"), "LDA has no parameter"),
         (set_field("method", "PCA"), "is not a method"),
         (set_field("kind", "smell"), "smell"),
         (set_field("subjects", ["a", "a"]), "twice"),

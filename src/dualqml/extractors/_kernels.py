@@ -13,7 +13,7 @@ from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._images import ImageShape, resolved_shape
 from dualqml.extractors._motions import image_gradients
-from dualqml.extractors._neighbours import squared_distances
+from dualqml.extractors._neighbours import gram_distances, squared_distances
 from dualqml.extractors._tangents import sample_tangents
 
 KernelName = Literal["rbf", "linear", "igo"]
@@ -22,13 +22,13 @@ KernelName = Literal["rbf", "linear", "igo"]
 _KERNEL_BYTES = 8_000_000
 
 
-def median_squared_distance(X: Array) -> float:
-    """Median over the pairs of different rows.
+def median_of_pairs(distances: Array) -> float:
+    """Median distance of two different samples.
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features)
-        Samples, not all equal, of mean near zero (large offsets cost digits).
+    distances : ndarray of shape (n_samples, n_samples)
+        Distances of all pairs, not all of them zero.
 
     Returns
     -------
@@ -36,11 +36,11 @@ def median_squared_distance(X: Array) -> float:
         Positive: where most rows are copies of each other and the median is
         zero, the mean is taken instead.
     """
-    distances = squared_distances(X, X)[np.triu_indices(X.shape[0], 1)]
-    median = float(np.median(distances))
+    pairs = distances[np.triu_indices(distances.shape[0], 1)]
+    median = float(np.median(pairs))
     # Copies may differ by the rounding of the distance formula.
-    rounding = 1e-12 * float(distances.max())
-    return median if median > rounding else float(distances.mean())
+    rounding = 1e-12 * float(pairs.max())
+    return median if median > rounding else float(pairs.mean())
 
 
 def orientation_features(X: Array, shape: ImageShape) -> Array:
@@ -106,13 +106,7 @@ class CentredKernel:
 
     def __call__(self, X: Array) -> Array:
         """The centred kernel, of shape (n_samples, n_train)."""
-        return self._centred(self.raw(X))
-
-    def training(self) -> Array:
-        """The centred kernel of the training samples among themselves."""
-        return self._centred(
-            _values(self.name, self.samples, self.samples, self.bandwidth)
-        )
+        return self.centred(self.raw(X))
 
     def raw_derivatives(self, rows: Index, tangents: Array) -> Array:
         """Change of the kernel of training samples along given directions.
@@ -155,7 +149,8 @@ class CentredKernel:
             out[rows] = self(X[rows].astype(np.float64, copy=False)) @ coefficients
         return out
 
-    def _centred(self, values: Array) -> Array:
+    def centred(self, values: Array) -> Array:
+        """Values of the kernel, one row a sample, centred."""
         own = values.mean(axis=1, keepdims=True)
         return np.asarray(values - own - self.row_means + self.row_means.mean())
 
@@ -166,8 +161,13 @@ class CentredKernel:
 
 
 def centred_kernel(
-    name: KernelName, X: Array, *, width: float, image_shape: ImageShape | None
-) -> CentredKernel:
+    name: KernelName,
+    X: Array,
+    *,
+    width: float,
+    image_shape: ImageShape | None,
+    gram: Array | None = None,
+) -> tuple[CentredKernel, Array]:
     """Prepare a kernel for training samples.
 
     Parameters
@@ -181,11 +181,16 @@ def centred_kernel(
         The s2 of "rbf" in units of the median squared distance of the samples.
     image_shape : tuple of int or None
         Height and width of the images, for "igo".
+    gram : ndarray of shape (n_samples, n_samples), optional
+        Scalar products of the samples less any common vector, if they are known;
+        for "rbf".
 
     Returns
     -------
-    CentredKernel
+    kernel : CentredKernel
         The kernel.
+    values : ndarray of shape (n_samples, n_samples)
+        That of the training samples among themselves, not centred.
 
     Raises
     ------
@@ -213,9 +218,18 @@ def centred_kernel(
     # where the samples have a large mean. Orientations are bounded: no need.
     origin = np.zeros_like(mean) if name == "igo" else mean
     samples = mapped if name == "igo" else centred
-    bandwidth = width * median_squared_distance(samples) if name == "rbf" else 1.0
-    row_means = _values(name, samples, samples, bandwidth).mean(axis=0)
-    return CentredKernel(name, shape, bandwidth, origin, samples, row_means)
+    bandwidth = 1.0
+    if name == "rbf":
+        if gram is None:
+            distances = squared_distances(samples, samples)
+        else:
+            distances = gram_distances(gram)
+        bandwidth = width * median_of_pairs(distances)
+        values = np.exp(distances / (-2.0 * bandwidth))
+    else:
+        values = samples @ samples.T
+    kernel = CentredKernel(name, shape, bandwidth, origin, samples, values.mean(axis=0))
+    return kernel, values
 
 
 def _mapped(name: KernelName, X: Array, shape: ImageShape) -> Array:
@@ -247,10 +261,10 @@ class KernelExtractor(SupervisedExtractor):
         raise TypeError(f"{type(self).__name__} does not say what it learns")
 
     def _fit(self, data: Array, codes: Index) -> None:
-        self.kernel_ = centred_kernel(
+        self.kernel_, values = centred_kernel(
             self.kernel, data, width=self.width, image_shape=self.image_shape
         )
-        K = self.kernel_.training()
+        K = self.kernel_.centred(values)
         tangents = sample_tangents(data, self.image_shape, self.tangents)
         derivatives = np.empty((tangents.shape[0], *K.shape))
         for k, tangent in enumerate(tangents):

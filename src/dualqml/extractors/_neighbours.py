@@ -27,8 +27,20 @@ def unit_rows(features: Array) -> Array:
 def squared_distances(A: Array, B: Array) -> Array:
     """Squared Euclidean distances between the rows of A and those of B."""
     square_a, square_b = np.einsum("ij,ij->i", A, A), np.einsum("ij,ij->i", B, B)
-    distances = square_a[:, None] + square_b - 2.0 * (A @ B.T)
-    return np.maximum(distances, 0.0, out=distances)
+    return _distances(square_a, square_b, A @ B.T)
+
+
+def gram_distances(gram: Array) -> Array:
+    """Squared Euclidean distances between rows of which the products are known."""
+    squares = np.diagonal(gram)
+    return _distances(squares, squares, gram.copy())
+
+
+def _distances(square_a: Array, square_b: Array, products: Array) -> Array:
+    """In the place of the products."""
+    products *= -2.0
+    products += square_a[:, None] + square_b
+    return np.maximum(products, 0.0, out=products)
 
 
 def nearest(queries: Array, gallery: Array, metric: Metric = "cosine") -> Index:

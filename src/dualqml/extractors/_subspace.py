@@ -72,6 +72,36 @@ def principal_directions(factor: Array) -> tuple[Array, Array]:
     return spectrum.eigenvalues[::-1], basis
 
 
+def deviations(X: Array) -> tuple[Array, Array]:
+    """The mean of samples, and what they differ from it by.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Samples.
+
+    Returns
+    -------
+    mean : ndarray of shape (n_features,)
+        Their mean.
+    centred : ndarray of shape (n_samples, n_features)
+        The samples less their mean.
+
+    Raises
+    ------
+    DualQMLError
+        All samples are equal.
+    """
+    mean = X.mean(axis=0)
+    centred = X - mean
+    if not (np.abs(centred).max() > 1e-14 * np.abs(X).max()):
+        raise DualQMLError(
+            "All samples are equal: there is no direction to learn. Check that the "
+            "rows of X are different images."
+        )
+    return mean, centred
+
+
 def span_pca(X: Array) -> SpanPCA:
     """All principal components of the samples with non-zero variance.
 
@@ -90,13 +120,7 @@ def span_pca(X: Array) -> SpanPCA:
     DualQMLError
         All samples are equal.
     """
-    mean = X.mean(axis=0)
-    centred = X - mean
-    if not (np.abs(centred).max() > 1e-14 * np.abs(X).max()):
-        raise DualQMLError(
-            "All samples are equal: there is no direction to learn. Check that the "
-            "rows of X are different images."
-        )
+    mean, centred = deviations(X)
     eigenvalues, basis = principal_directions(centred)
     return SpanPCA(mean, basis, centred @ basis, eigenvalues / X.shape[0])
 
@@ -104,8 +128,8 @@ def span_pca(X: Array) -> SpanPCA:
 def class_means(Z: Array, codes: Index) -> tuple[Array, Index]:
     """Mean of each class, and its number of samples."""
     counts = np.bincount(codes)
-    sums = np.zeros((counts.size, Z.shape[1]))
-    np.add.at(sums, codes, Z)
+    order = np.argsort(codes, kind="stable")
+    sums = np.add.reduceat(Z[order], np.cumsum(counts) - counts, axis=0)
     return sums / counts[:, None], counts
 
 

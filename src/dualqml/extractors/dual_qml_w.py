@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._compat import Interval, StrOptions
+from dualqml.extractors._geometry import Geometry
 from dualqml.extractors._images import ImageShape
-from dualqml.extractors._within import Geometry, PreparedSamples
+from dualqml.extractors._prepared import PreparedSamples
 from dualqml.extractors.dual_qml_classifier import DualQMLClassifier, Rule
 from dualqml.extractors.within_metric import Descriptor, KernelChoice, WithinMetric
 
@@ -146,6 +147,23 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self._validate_params()
         data = check_array(X, dtype=np.float64)
         return self._metric(1.0, 1.0).prepare(data)
+
+    def uses_products(self, n_samples: int, n_inputs: int) -> bool:
+        """Whether :meth:`fit_prepared` uses the products of all pairs of samples.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of training samples.
+        n_inputs : int
+            Number of their inputs, after a descriptor.
+
+        Returns
+        -------
+        bool
+            Else it needs the tangents themselves.
+        """
+        return self._metric(1.0, 1.0).uses_products(n_samples, n_inputs)
 
     def fit_prepared(self, samples: PreparedSamples, y: ArrayLike) -> Self:
         """Learn from samples that have been prepared; the same as ``fit``.

@@ -9,17 +9,14 @@ from joblib import Parallel, delayed
 
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._folds import RecognitionFold, rank_loss, recognition_folds
+from dualqml.extractors._geometry import Geometry, KernelGeometry
 from dualqml.extractors._images import ImageShape
 from dualqml.extractors._neighbours import class_similarities
 from dualqml.extractors._pinned import PinnedFilters
+from dualqml.extractors._prepared import PreparedSamples
 from dualqml.extractors._profiles import centred, profile_gallery
 from dualqml.extractors._threads import one_blas_thread
-from dualqml.extractors._within import (
-    Geometry,
-    KernelGeometry,
-    PreparedSamples,
-    within_spectrum,
-)
+from dualqml.extractors._within import within_spectrum
 from dualqml.extractors.dual_qml_classifier import Rule
 from dualqml.extractors.dual_qml_w import DualQMLW
 from dualqml.extractors.within_metric import Descriptor, KernelChoice

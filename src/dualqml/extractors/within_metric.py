@@ -9,16 +9,17 @@ import numpy as np
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._compat import Interval, StrOptions
+from dualqml.extractors._geometry import (
+    Geometry,
+    GramGeometry,
+    InputGeometry,
+    KernelGeometry,
+)
 from dualqml.extractors._images import ImageShape, resolved_shape
 from dualqml.extractors._motions import tangent_features, tangent_images
 from dualqml.extractors._neighbours import unit_rows
-from dualqml.extractors._within import (
-    Geometry,
-    KernelGeometry,
-    LinearGeometry,
-    PreparedSamples,
-    within_spectrum,
-)
+from dualqml.extractors._prepared import PreparedSamples
+from dualqml.extractors._within import whitened_at
 from dualqml.extractors.local_descriptors import local_descriptors
 
 KernelChoice = Literal["auto", "rbf", "linear"]
@@ -72,9 +73,6 @@ class WithinMetric(SupervisedExtractor):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels.
-    variances_ : ndarray of shape (n_components,)
-        Within-class variances relative to the prior, in rising order: the
-        generalised eigenvalues, of which one set serves every rho.
     kernel_ : CentredKernel or None
         The kernel with the training samples; None for linear coordinates.
     mean_ : ndarray of shape (n_features,) or None
@@ -154,16 +152,19 @@ class WithinMetric(SupervisedExtractor):
             Features of the training samples.
         """
         placement = geometry.restricted(np.arange(codes.size))
-        spectrum = within_spectrum(placement, codes, self.kappa)
-        self.variances_ = spectrum.variances
-        directions = spectrum.directions / np.sqrt(spectrum.variances + self.rho)
-        self.coefficients_ = placement.projector @ directions
+        training, coefficients = whitened_at(
+            placement, codes, kappa=self.kappa, rho=self.rho
+        )
         self.kernel_ = self.mean_ = None
         if isinstance(geometry, KernelGeometry):
             self.kernel_ = geometry.kernel
+        elif isinstance(geometry, GramGeometry):
+            self.mean_ = geometry.mean
+            coefficients = geometry.centred.T @ coefficients
         else:
             self.mean_ = placement.origin
-        return unit_rows(placement.training @ directions)
+        self.coefficients_ = coefficients
+        return unit_rows(training)
 
     def _features(self, data: Array) -> Array:
         rows = self._inputs(data.astype(np.float64, copy=False))
@@ -223,7 +224,30 @@ class WithinMetric(SupervisedExtractor):
         Geometry
             What all folds and every rho share.
         """
-        few = samples.inputs.shape[0] <= _MOST_KERNEL_SAMPLES
-        if self.kernel == "rbf" or (self.kernel == "auto" and few):
-            return KernelGeometry(samples.inputs, samples.tangents, width=self.width)
-        return LinearGeometry(samples.inputs, samples.tangents)
+        n_samples, n_inputs = samples.inputs.shape
+        if not self.uses_products(n_samples, n_inputs):
+            return InputGeometry(samples)
+        if self._has_kernel(n_samples):
+            return KernelGeometry(samples, width=self.width)
+        return GramGeometry(samples)
+
+    def _has_kernel(self, n_samples: int) -> bool:
+        few = n_samples <= _MOST_KERNEL_SAMPLES
+        return self.kernel == "rbf" or (self.kernel == "auto" and few)
+
+    def uses_products(self, n_samples: int, n_inputs: int) -> bool:
+        """Whether :meth:`geometry` uses the products of all pairs of samples.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of training samples.
+        n_inputs : int
+            Number of their inputs, after a descriptor.
+
+        Returns
+        -------
+        bool
+            Else it needs the tangents themselves.
+        """
+        return self._has_kernel(n_samples) or n_samples <= n_inputs

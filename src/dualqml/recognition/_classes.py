@@ -158,7 +158,6 @@ _KINDS: Mapping[str, Kind] = {
     "training_codes_": CODES | NOTHING,
     "training_features_": MATRIX | NOTHING,
     "training_mean_": VECTOR | NOTHING,
-    "variances_": VECTOR,
     "violation_": VECTOR,
     "zeta_": NUMBER,
 }
@@ -230,7 +229,7 @@ _ALL = (
         f"{_LINEAR} _maps discriminants_ embedding_ n_neighbors_ n_patches_ patches_",
     ),
     _estimator(ex.NearestSample, "classes_ codes_ gallery_ metric_"),
-    _estimator(ex.WithinMetric, "classes_ kernel_ mean_ coefficients_ variances_"),
+    _estimator(ex.WithinMetric, "classes_ kernel_ mean_ coefficients_"),
     _estimator(
         RankSearchCV,
         "classes_ best_estimator_ best_params_ cv_results_",

@@ -15,23 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from dualqml.core.arrays import Array
+from dualqml.core.arrays import Array, Index
 from dualqml.extractors import DualQMLW
 from dualqml.extractors._neighbours import unit_rows
+from dualqml.extractors._prepared import PreparedSamples, ProductCache
 from dualqml.extractors._subspace import class_means
-from dualqml.extractors._within import PreparedSamples
 from dualqml.extractors.methods import make_method
 from dualqml.recognition.gallery import Gallery
 from dualqml.recognition.results import RecognitionError
 
 #: Parameters of DualQML-W that did well for vectors (see docs/recognition.md).
-_VECTOR_PARAMETERS: dict[str, Any] = {"rho": 0.5, "lam": 0.17, "rule": "max"}
+_VECTOR_PARAMETERS: dict[str, Any] = {
+    "rho": 0.5,
+    "lam": 0.17,
+    "rule": "max",
+    "kernel": "linear",
+}
 #: And for images, through local descriptors.
 _IMAGE_PARAMETERS: dict[str, Any] = {
     "rho": 0.1,
     "lam": 0.1,
     "rule": "max",
     "descriptor": "local",
+    "kernel": "linear",
 }
 _OURS = "DualQML-W"
 #: Cosines that differ by less differ by rounding.
@@ -68,6 +74,7 @@ class Matcher:
         self.means: Array | None = None
         self.cosine_mean, self.cosine_spread = 0.0, 1.0
         self._prepared: dict[str, PreparedSamples] = {}
+        self._products = ProductCache()
 
     @classmethod
     def default(
@@ -127,38 +134,50 @@ class Matcher:
         other = Matcher(
             self.method, self.image_shape, self.cosine_weight, self.parameters
         )
-        part = Gallery()
-        for subject, rows in kept.items():
-            part.add(subject, gallery[subject][rows])
-            if subject in self._prepared:
-                other._prepared[subject] = self._prepared[subject].take(rows)
-        other.fit(part)
+        first = np.searchsorted(gallery.codes, np.arange(len(gallery)))
+        starts = dict(zip(gallery, first, strict=True))
+        rows = np.concatenate([starts[subject] + own for subject, own in kept.items()])
+        codes = np.repeat(np.arange(len(kept)), [len(own) for own in kept.values()])
+        model = other.estimator()
+        if isinstance(model, DualQMLW):
+            samples, order = self._joined(model, gallery)
+            other._learn_prepared(model, samples.take(np.argsort(order)[rows]), codes)
+        else:
+            other._learn(model, gallery.rows[rows], codes)
         return other
 
     def forget(self, subject: str) -> None:
-        """Drop what was prepared of a subject, and all that was learnt with it."""
+        """Drop what was computed with a subject, and all that was learnt with it."""
         self._prepared.pop(subject, None)
+        self._products.forget(subject)
         self.model = self.means = None
 
     def fit(self, gallery: Gallery) -> None:
         """Learn from the gallery.
 
-        What is computed of a subject's samples by themselves is kept, so that a
-        subject that comes or goes costs little more than the learning itself.
+        What is computed of samples by themselves and of pairs of them is kept, so
+        that a subject that comes or goes costs little more than the learning.
         """
-        rows, codes = gallery.rows.astype(np.float64), gallery.codes
         model = self.estimator()
         if isinstance(model, DualQMLW):
-            self._prepare(model, gallery)
-            prepared = PreparedSamples.joined([self._prepared[s] for s in gallery])
-            model.fit_prepared(prepared, codes)
-            units = prepared.inputs
+            samples, order = self._joined(model, gallery)
+            self._learn_prepared(model, samples, gallery.codes[order])
         else:
-            model.fit(rows, codes)
-            units = unit_rows(rows)
-        self.model = model
+            self._learn(model, gallery.rows, gallery.codes)
+
+    def _learn(self, model: Any, rows: NDArray[Any], codes: Index) -> None:
+        self.model = model.fit(rows.astype(np.float64), codes)
+        self._learn_cosines(unit_rows(rows.astype(np.float64)), codes)
+
+    def _learn_prepared(
+        self, model: DualQMLW, samples: PreparedSamples, codes: Index
+    ) -> None:
+        self.model = model.fit_prepared(samples, codes)
+        self._learn_cosines(samples.inputs, codes)
+
+    def _learn_cosines(self, units: Array, codes: Index) -> None:
+        """Learn how alike samples and other people's means are."""
         self.means = unit_rows(class_means(units, codes)[0])
-        # How alike samples and other people's means are.
         cosines = units @ self.means.T
         others = np.ones(cosines.shape, dtype=bool)
         others[np.arange(codes.size), codes] = False
@@ -167,16 +186,28 @@ class Matcher:
         # Two people with a sample each have one cosine, and rounding for a spread.
         self.cosine_spread = spread if spread > _LEAST_SPREAD else 1.0
 
-    def _prepare(self, model: DualQMLW, gallery: Gallery) -> None:
-        """Prepare the samples of new subjects, all at once."""
+    def _joined(
+        self, model: DualQMLW, gallery: Gallery
+    ) -> tuple[PreparedSamples, Index]:
+        """The prepared samples of all subjects, and their rows in the gallery.
+
+        Those of new subjects are prepared, all at once.
+        """
         new = [subject for subject in gallery if subject not in self._prepared]
-        if not new:
-            return
-        samples = [gallery[subject] for subject in new]
-        prepared = model.prepare(np.concatenate(samples).astype(np.float64))
-        ends = np.cumsum([len(own) for own in samples])
-        for subject, own, end in zip(new, samples, ends, strict=True):
-            self._prepared[subject] = prepared.take(np.arange(end - len(own), end))
+        if new:
+            samples = [gallery[subject] for subject in new]
+            prepared = model.prepare(np.concatenate(samples).astype(np.float64))
+            ends = np.cumsum([len(own) for own in samples])
+            for subject, own, end in zip(new, samples, ends, strict=True):
+                part = np.arange(end - len(own), end)
+                self._prepared[subject] = prepared.take(part)
+        parts = {subject: self._prepared[subject] for subject in gallery}
+        n_inputs = parts[next(iter(gallery))].inputs.shape[1]
+        if model.uses_products(gallery.n_samples, n_inputs):
+            return self._products.joined(parts)
+        self._products = ProductCache()
+        joined = PreparedSamples.joined(list(parts.values()))
+        return joined, np.arange(gallery.n_samples)
 
     def scores(self, rows: NDArray[Any]) -> Array:
         """Similarities of samples to all subjects, in the order of subjects."""
