@@ -1,0 +1,60 @@
+"""Training sets placed in all ways, and the same written out slowly."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist, pdist
+
+from dualqml.extractors._geometry import GramGeometry, InputGeometry, KernelGeometry
+from dualqml.extractors._prepared import PreparedSamples
+
+SHAPE = (4, 6)
+WIDTH = 1.5
+
+by_geometry = pytest.mark.parametrize("kind", ["input", "gram", "rbf"])
+
+
+def make_geometry(kind, X, tangents, width=WIDTH):
+    samples = PreparedSamples(X, tangents, X.shape[1])
+    if kind == "rbf":
+        return KernelGeometry(samples, width=width)
+    return (InputGeometry if kind == "input" else GramGeometry)(samples)
+
+
+def bandwidth_of(X, width=WIDTH):
+    return width * np.median(pdist(X, "sqeuclidean"))
+
+
+def derivative(function, X, tangent):
+    step = 1e-5 / np.abs(tangent).max()
+    change = function(X + step * tangent) - function(X - step * tangent)
+    return change / (2.0 * step)
+
+
+def slow_coordinates(kind, X, tangents):
+    """Coordinates of samples and of their tangents, from other decompositions."""
+    n_samples = X.shape[0]
+    J = np.eye(n_samples) - 1.0 / n_samples
+    if kind != "rbf":
+        _, s, Vt = np.linalg.svd(J @ X, full_matrices=False)
+        basis = Vt[s > 1e-7 * s[0]].T
+        return J @ X @ basis, tangents @ basis
+    bandwidth = bandwidth_of(X)
+
+    def kernel(rows):
+        return np.exp(-cdist(rows, X, "sqeuclidean") / (2.0 * bandwidth))
+
+    U, s, _ = np.linalg.svd(J @ kernel(X) @ J)
+    kept = s > 1e-9 * s[0]
+    projector = U[:, kept] / np.sqrt(s[kept])
+    moved = [derivative(kernel, X, tangent) for tangent in tangents]
+    moved = np.reshape(moved, (len(tangents), n_samples, n_samples))
+    return J @ kernel(X) @ J @ projector, moved @ J @ projector
+
+
+def everyone(X):
+    return np.arange(X.shape[0])
+
+
+def fold_of(n_samples, n_held_out=5, seed=0):
+    order = np.random.default_rng(seed).permutation(n_samples)
+    return np.sort(order[n_held_out:]), np.sort(order[:n_held_out])
