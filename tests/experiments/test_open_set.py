@@ -7,12 +7,16 @@ from dualqml.experiments.open_set import (
     CLASS_MEAN,
     MEASURES,
     NEAREST,
+    OF_DESCRIPTORS,
     OpenSetEvaluation,
     Trial,
     evaluate_open_set,
 )
 from dualqml.experiments.open_set_report import open_set_table, write_open_set
+from dualqml.extractors._neighbours import unit_rows
+from dualqml.extractors.local_descriptors import local_descriptors
 from dualqml.recognition import Recognizer
+from dualqml.recognition.inputs import InputReader
 from tests.people import make_people
 
 
@@ -73,6 +77,26 @@ def test_scores_are_those_of_the_recogniser_and_of_cosines():
     np.testing.assert_allclose(
         found.trials["DualQML-W"][0].nonmated, fresh.scores(rows[strangers]), atol=1e-9
     )
+
+
+def test_images_are_also_compared_by_their_descriptors():
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, size=(6, 1, 20, 16))
+    images = np.clip(images + rng.normal(0, 60, size=(6, 4, 20, 16)), 0, 255)
+    images = images.astype(np.uint8).reshape(-1, 20, 16)
+    labels = np.repeat([f"p{n}" for n in range(6)], 4)
+    found = evaluate_open_set(images, labels, m=2, repeats=1, size=(16, 16))
+    rows = [NEAREST, CLASS_MEAN]
+    expected = ["DualQML-W", *rows, *(row + OF_DESCRIPTORS for row in rows)]
+    assert list(found.trials) == expected
+    reader = InputReader(size=(16, 16))
+    described = unit_rows(local_descriptors(reader.read(images) * 1.0, (16, 16)))
+    trial = found.trials[NEAREST + OF_DESCRIPTORS][0]
+    strangers = np.isin(labels, trial.strangers)
+    pairs = described[strangers] @ described[~strangers].T
+    # Each is the cosine of a pair; which were enrolled is not known here.
+    gaps = np.abs(trial.nonmated[:, :, None] - pairs[:, None, :]).min(axis=2)
+    assert gaps.max() < 1e-12
 
 
 def test_measures(found):

@@ -18,7 +18,7 @@ from dualqml.extractors.methods import METHODS
 DESCRIPTION = """Measure verification, identification and strangers on your own folder.
 Some people are enrolled with m images each, the others are strangers; both are
 drawn anew for each repetition. Beside the method stand the nearest neighbour and
-the class mean by the cosine of the same input."""
+the class mean by the cosine of the input and, for images, of local descriptors."""
 
 EXAMPLES = """examples:
   dualqml evaluate people/ -m 3 --out evaluation

@@ -173,5 +173,6 @@ class CMCDisplay:
             ranks, 100.0 * self.rates, **({"label": self.name} | line_kwargs)
         )
         ax.set(xlabel="rank", ylabel="identified, %")
+        ax.locator_params(axis="x", integer=True)
         self.ax_ = ax
         return self

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +23,14 @@ from dualqml.evaluation import (
 from dualqml.experiments.threshold_checks import ThresholdCheck, check_thresholds
 from dualqml.extractors._neighbours import class_similarities, unit_rows
 from dualqml.extractors._subspace import class_means
+from dualqml.extractors.local_descriptors import local_descriptors
 from dualqml.recognition import Recognizer
+from dualqml.recognition.inputs import InputReader
 
 #: Rows of the tables beside the recogniser's own: what many people use today.
 NEAREST, CLASS_MEAN = "nearest neighbour, cosine", "class mean, cosine"
+#: And for images the same by local descriptors, as the recogniser sees them.
+OF_DESCRIPTORS = " of descriptors"
 
 #: Measures, in the order of the table: heading, and what computes it.
 MEASURES: Mapping[str, Callable[["Trial"], float]] = {
@@ -37,6 +42,10 @@ MEASURES: Mapping[str, Callable[["Trial"], float]] = {
     "FNIR at FPIR 10 %": lambda trial: trial.fnir(0.1),
     "FNIR at FPIR 1 %": lambda trial: trial.fnir(0.01),
 }
+
+
+#: From samples to scores, or to features.
+Scorer = Callable[[NDArray[Any]], Array]
 
 
 class Trial(NamedTuple):
@@ -163,7 +172,8 @@ def evaluate_open_set(
     Returns
     -------
     OpenSetEvaluation
-        Scores of the recogniser and of two simple rivals on the same input.
+        Scores of the recogniser and of two simple rivals, by the samples as they are
+        and, of images, by local descriptors.
 
     Raises
     ------
@@ -200,9 +210,13 @@ def evaluate_open_set(
         with threadpool_limits(1, user_api="blas"):
             recognizer = Recognizer(**settings)
             recognizer.enroll_many(rows[known], names[known].tolist())
-            scorers: dict[str, Callable[[NDArray[Any]], Array]] = {
-                recognizer.method: recognizer.scores
-            } | _rivals(rows[known], np.searchsorted(enrolled, names[known]))
+            own = np.searchsorted(enrolled, names[known])
+            scorers: dict[str, Scorer] = {recognizer.method: recognizer.scores}
+            scorers |= _rivals(_flat, rows[known], own)
+            if recognizer.inputs == "image":
+                described = partial(_described, InputReader(size=recognizer.size))
+                rivals = _rivals(described, rows[known], own)
+                scorers |= {row + OF_DESCRIPTORS: s for row, s in rivals.items()}
             for row, scores in scorers.items():
                 trial = Trial(
                     scores(rows[asked]), codes, scores(rows[others]), names[others]
@@ -218,18 +232,26 @@ def evaluate_open_set(
     return found
 
 
+def _flat(rows: NDArray[Any]) -> Array:
+    """The samples as they are."""
+    return rows.reshape(len(rows), -1).astype(np.float64)
+
+
+def _described(reader: InputReader, rows: NDArray[Any]) -> Array:
+    """Local descriptors of images."""
+    return local_descriptors(reader.read(rows).astype(np.float64), reader.size)
+
+
 def _rivals(
-    samples: NDArray[Any], codes: NDArray[np.int64]
-) -> dict[str, Callable[[NDArray[Any]], Array]]:
-    """Cosines of the samples as they are."""
-
-    def flat(rows: NDArray[Any]) -> Array:
-        return unit_rows(rows.reshape(len(rows), -1).astype(np.float64))
-
-    gallery = flat(samples)
+    features: Scorer, samples: NDArray[Any], codes: NDArray[np.int64]
+) -> dict[str, Scorer]:
+    """Cosines of some features of the samples."""
+    gallery = unit_rows(features(samples))
     means = unit_rows(class_means(gallery, codes)[0])
     n_classes = int(codes.max()) + 1
     return {
-        NEAREST: lambda rows: class_similarities(flat(rows), gallery, codes, n_classes),
-        CLASS_MEAN: lambda rows: np.asarray(flat(rows) @ means.T),
+        NEAREST: lambda rows: class_similarities(
+            features(rows), gallery, codes, n_classes
+        ),
+        CLASS_MEAN: lambda rows: np.asarray(unit_rows(features(rows)) @ means.T),
     }

@@ -33,7 +33,7 @@ from dualqml.experiments.threshold_checks import threshold_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = ("#c1440e", "#2f6db5", "#8c8c8c")
+_COLOURS = ("#c1440e", "#2f6db5", "#8c8c8c", "#3b8f5a", "#9a63b0")
 
 
 def open_set_table(found: OpenSetEvaluation) -> Table:
@@ -160,13 +160,16 @@ def _plot(
         with style():
             from matplotlib.figure import Figure
 
-            figure = Figure(figsize=(4.5, 3.6), layout="constrained")
+            figure = Figure(figsize=(5.4, 4.4), layout="constrained")
             ax = figure.subplots()
             for (row, trials), colour in zip(
                 found.trials.items(), _COLOURS, strict=False
             ):
                 draw(ax, row, trials[0], {"color": colour, "linewidth": 1.6})
-            ax.legend()
+            # Below, where no curve runs.
+            if legend := ax.get_legend():
+                legend.remove()
+            figure.legend(loc="outside lower center", ncols=2)
             svg = to_svg(figure, name=what, label=f"{what} of {found.name}")
     except MissingDependencyError as error:
         return f"<p>{escape(str(error))}</p>"

@@ -110,9 +110,11 @@ class Enrolment:
                     f"{len(rows)} samples need as many subjects, got {len(names)}"
                 )
             # One row is like the others: if the first fits, all do.
-            labels = np.array(names)
-            for subject in dict.fromkeys(names):
-                self._add(subject, rows[labels == subject])
+            places: dict[str, list[int]] = {}
+            for place, subject in enumerate(names):
+                places.setdefault(subject, []).append(place)
+            for subject, own in places.items():
+                self._add(subject, rows[own])
 
     def remove(self, subject: str) -> None:
         """Erase a subject.

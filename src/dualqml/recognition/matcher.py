@@ -178,11 +178,7 @@ class Matcher:
     def _learn_cosines(self, units: Array, codes: Index) -> None:
         """Learn how alike samples and other people's means are."""
         self.means = unit_rows(class_means(units, codes)[0])
-        cosines = units @ self.means.T
-        others = np.ones(cosines.shape, dtype=bool)
-        others[np.arange(codes.size), codes] = False
-        self.cosine_mean = float(cosines[others].mean())
-        spread = float(cosines[others].std())
+        self.cosine_mean, spread = _cosines_of_others(units, self.means, codes)
         # Two people with a sample each have one cosine, and rounding for a spread.
         self.cosine_spread = spread if spread > _LEAST_SPREAD else 1.0
 
@@ -223,6 +219,24 @@ class Matcher:
             standard = (cosines - self.cosine_mean) / self.cosine_spread
             scores = scores + self.cosine_weight * standard
         return scores
+
+
+def _cosines_of_others(units: Array, means: Array, codes: Index) -> tuple[float, float]:
+    """Mean and standard deviation of the cosines to the means of other subjects.
+
+    By sums over all pairs, less the own ones: in a large gallery there are too many
+    pairs to look at each.
+    """
+    if len(means) <= means.shape[1]:
+        squares = float(np.sum((units @ means.T) ** 2))
+    else:
+        squares = float(np.vdot(units.T @ units, means.T @ means))
+    total = float(units.sum(axis=0) @ means.sum(axis=0))
+    own = np.einsum("ij,ij->i", units, means[codes])
+    n_others = codes.size * (len(means) - 1)
+    mean = (total - float(own.sum())) / n_others
+    variance = (squares - float(own @ own)) / n_others - mean**2
+    return mean, float(np.sqrt(max(variance, 0.0)))
 
 
 def _for_each_class(model: Any, rows: Array) -> Array:

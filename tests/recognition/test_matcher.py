@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualqml.extractors._neighbours import unit_rows
+from dualqml.extractors._subspace import class_means
+from dualqml.recognition import Recognizer
+from dualqml.recognition.gallery import Gallery
+from dualqml.recognition.matcher import Matcher, _cosines_of_others
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n_classes=st.integers(2, 12),
+    n_features=st.integers(1, 12),
+    seed=st.integers(0, 10_000),
+    offset=st.sampled_from([0.0, 3.0]),
+)
+def test_cosines_of_others_are_those_of_all_pairs(n_classes, n_features, seed, offset):
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(n_classes), rng.integers(1, 4, size=n_classes))
+    rng.shuffle(codes)
+    units = unit_rows(offset + rng.normal(size=(codes.size, n_features)))
+    means = unit_rows(class_means(units, codes)[0])
+    cosines = [
+        units[i] @ means[c]
+        for i in range(codes.size)
+        for c in range(n_classes)
+        if c != codes[i]
+    ]
+    mean, spread = _cosines_of_others(units, means, codes)
+    assert mean == pytest.approx(np.mean(cosines), abs=1e-12)
+    assert spread == pytest.approx(np.std(cosines), abs=1e-7)
+
+
+def test_one_cosine_has_no_spread_but_rounding():
+    units = unit_rows(np.random.default_rng(0).normal(size=(2, 50)))
+    mean, spread = _cosines_of_others(units, units, np.arange(2))
+    assert mean == pytest.approx(units[0] @ units[1])
+    assert spread < 1e-6
+
+
+@pytest.mark.parametrize("shape", [None, (8, 8)])
+@pytest.mark.parametrize("method", ["DualQML-W", "LDA"])
+@pytest.mark.parametrize("each", [3, 30])
+def test_a_part_is_learnt_as_a_gallery_of_its_own(shape, method, each):
+    # With 30 samples each there are more samples than features.
+    rng = np.random.default_rng(each)
+    rows = rng.normal(size=(5, 1, 64)) + rng.normal(size=(5, each, 64))
+    whole, part = Gallery(), Gallery()
+    kept = {}
+    for number, own in enumerate(rows):
+        whole.add(f"s{number}", own)
+        if number != 2:
+            kept[f"s{number}"] = np.delete(np.arange(each), number % each)
+            part.add(f"s{number}", own[kept[f"s{number}"]])
+    parameters = {} if method == "LDA" else {"kernel": "linear", "rule": "max"}
+    matcher, fresh = (Matcher(method, shape, 0.8, parameters) for _ in range(2))
+    matcher.fit(whole)
+    before = matcher.scores(rows[2])
+    fresh.fit(part)
+    found = matcher.fitted_to_part(whole, kept)
+    np.testing.assert_allclose(found.scores(rows[2]), fresh.scores(rows[2]), atol=1e-6)
+    np.testing.assert_array_equal(matcher.scores(rows[2]), before)
+
+
+def test_what_was_computed_with_a_subject_is_forgotten():
+    rng = np.random.default_rng(0)
+    recognizer = Recognizer()
+    for number in range(6):
+        recognizer.enroll(f"s{number}", rng.normal(size=(2, 40)))
+    recognizer.fit()
+    matcher = recognizer._matcher
+    known = [len(members) for members in matcher._products._members.values()]
+    assert sum(known) == len(matcher._prepared) == 6
+    recognizer.remove("s3")
+    assert "s3" not in matcher._prepared
+    assert all("s3" not in own for own in matcher._products._members.values())
+    assert matcher.model is None
+
+
+def test_samples_of_many_subjects_may_come_in_any_order():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(12, 9))
+    names = [f"s{number % 4}" for number in range(12)]
+    together, apart = Recognizer(), Recognizer()
+    together.enroll_many(rows, names)
+    for number in range(4):
+        apart.enroll(f"s{number}", rows[number::4])
+    assert together.model_id == apart.model_id
