@@ -104,11 +104,11 @@ print(loaded - start, first - loaded, (end - first) / 20, resident() - before)
 def search_rows() -> list[list[str]]:
     out = []
     with tempfile.TemporaryDirectory() as folder:
-        for n_people in (100, 1000, 10_000):
+        for n_people in (100, 1000, 10_000, 100_000):
             path = Path(folder, f"{n_people}.dualqml")
             recognizer = Recognizer(threshold=0.0)
             people = samples(n_people, 2, "vector").reshape(-1, 128)
-            names = np.repeat([f"person {n:05d}" for n in range(n_people)], 2)
+            names = np.repeat([f"person {n:06d}" for n in range(n_people)], 2)
             recognizer.enroll_many(people, names.tolist())
             fit = cpu(recognizer.fit)
             recognizer.save(path)

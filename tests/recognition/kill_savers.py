@@ -24,6 +24,7 @@ def main(path, n_kills):
         model = NearestSample(metric="euclidean").fit(np.eye(2), ["a", "b"])
         # Some megabytes, so that there is something to interrupt.
         model.gallery_ = np.full((400_000, 2), value)
+        model.codes_ = np.arange(400_000) % 2
         models.append(model)
     save(models[0], path)
     seen = collections.Counter()

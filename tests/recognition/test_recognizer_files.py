@@ -121,6 +121,22 @@ def set_field(name, value):
     return change
 
 
+def set_matcher(name, value):
+    def change(state, arrays, metadata):
+        set_field(name, value)(state["dict"]["matcher"], arrays, metadata)
+
+    return change
+
+
+def resized(name, width):
+    """All rows of an array at another width."""
+
+    def change(state, arrays, metadata):
+        arrays[name] = np.resize(arrays[name], (len(arrays[name]), width))
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -136,12 +152,31 @@ def set_field(name, value):
         (set_field("colour", "red"), "does not have the fields"),
         (set_field("calibration", {"dict": {"threshold": "x"}}), "calibration"),
         (set_field("cosine_weight", "x"), "cosine_weight is str"),
+        (set_field("kind", "image"), "not images of the size"),
+        (set_matcher("cosine_mean", {"float": "nan"}), "no mean or no spread"),
+        (set_matcher("cosine_spread", {"float": "inf"}), "no mean or no spread"),
+        (set_matcher("cosine_spread", 0.0), "no mean or no spread"),
+        (set_matcher("cosine_spread", -1.0), "no mean or no spread"),
+        (resized("matcher.means", 39), "means have 39 values, not 40"),
+        (resized("rows", 39), "not one of such samples"),
     ],
 )
 def test_files_that_are_wrong_are_refused(path, change, message):
     enrolled(vectors()).save(path)
     edited(path, change)
     with pytest.raises(ModelFileError, match=message):
+        Recognizer.load(path)
+
+
+@pytest.mark.parametrize(("method", "width"), [("LDA", 64), ("DualQML-W", 168)])
+def test_means_of_images_are_of_what_is_compared(path, method, width):
+    people = make_people(n_images=4)
+    recognizer = Recognizer(method, size=(8, 8), threshold=0.0)
+    recognizer.enroll_many(people.images, people.labels.tolist())
+    recognizer.save(path)
+    assert Recognizer.load(path)._matcher.means.shape == (6, width)
+    edited(path, resized("matcher.means", 232 - width))
+    with pytest.raises(ModelFileError, match=f"{232 - width} values, not {width}"):
         Recognizer.load(path)
 
 

@@ -162,10 +162,13 @@ _KINDS: Mapping[str, Kind] = {
     "zeta_": NUMBER,
 }
 
-#: What any estimator of scikit-learn may have: names of columns, and `set_output`.
+#: What `set_output` leaves.
+_OUTPUT: Mapping[str, Kind] = {"_sklearn_output_config": DICT}
+
+#: What any estimator of scikit-learn may have: names of columns besides.
 _OF_ANY: Mapping[str, Kind] = {
     "feature_names_in_": array_of("a vector of strings", "UO", 1),
-    "_sklearn_output_config": DICT,
+    **_OUTPUT,
 }
 
 _LINEAR = "classes_ mean_ components_"
@@ -244,7 +247,8 @@ _ALL = (
     SavedClass(FaceEmbedder, optional=_OF_ANY),
     SavedClass(
         Pipeline,
-        optional=_OF_ANY,
+        # The names of columns are those of its first step, and cannot be set.
+        optional=_OUTPUT,
         parameters={
             "steps": Kind("steps with names", _are_steps),
             # A cache is a folder of pickles, and a file must not name one.

@@ -29,29 +29,11 @@ from sklearn.base import BaseEstimator
 
 from dualqml.recognition._arrays import NUMBERS, from_plain, to_plain
 from dualqml.recognition._classes import CLASSES, SavedClass
+from dualqml.recognition._problems import Path, ValueProblem
+from dualqml.recognition._shapes import check_shapes
 
 #: Levels of objects in objects; more are taken for an object that holds itself.
 _MOST_LEVELS = 50
-
-
-#: Characters of a message about a value, which may be a large one.
-_LONGEST_MESSAGE = 500
-
-#: Where a value is: names of parameters and attributes, keys and places in lists.
-#: A text would be copied for every value, and names in a file may be very long.
-Path = tuple[str, ...]
-
-
-class ValueProblem(ValueError):
-    """What cannot be saved or loaded, and where it is."""
-
-    def __init__(self, path: Path, what: str) -> None:
-        where = ".".join(
-            # A file may have chosen the names.
-            name[:80] if name.isprintable() else repr(name[:80])
-            for name in path
-        )
-        super().__init__(f"{where or 'the model'} {what[:_LONGEST_MESSAGE]}")
 
 
 def is_saved(value: Any) -> bool:
@@ -271,12 +253,15 @@ class Decoder:
         _check_attributes(name, saved, attributes, path)
         for key, value in attributes.items():
             setattr(made, key, value)
-        # An estimator that is not fitted will check itself when it is.
-        if isinstance(made, BaseEstimator) and _is_fitted(saved, attributes):
+        if isinstance(made, BaseEstimator):
+            if not _is_fitted(saved, attributes):
+                # It will check itself when it is.
+                return made
             try:
                 made._validate_params()
             except (TypeError, ValueError) as error:
                 raise ValueProblem(path, f"is not a valid {name}: {error}") from error
+        check_shapes(made, path)
         return made
 
     def _decode_scalar(self, node: Mapping[str, Any], path: Path, level: int) -> Any:

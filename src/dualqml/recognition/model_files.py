@@ -17,7 +17,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dualqml import __version__
-from dualqml.recognition._values import Decoder, Encoder, ValueProblem, is_saved
+from dualqml.recognition._problems import ValueProblem
+from dualqml.recognition._values import Decoder, Encoder, is_saved
 from dualqml.recognition.tensors import (
     ModelFileError,
     read_tensors,

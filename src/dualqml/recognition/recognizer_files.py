@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dualqml import __version__
+from dualqml.extractors import DualQMLW
+from dualqml.recognition._relations import n_inputs
 from dualqml.recognition._values import Decoder, Encoder
 from dualqml.recognition.gallery import Gallery
 from dualqml.recognition.inputs import Embedding
@@ -141,6 +143,8 @@ def _restored(
     found._reader.kind = state["kind"]
     if state["rows"] is not None and state["rows"].ndim == 2:
         found._reader.width = state["rows"].shape[1]
+        if state["kind"] == "image" and found._reader.width != size[0] * size[1]:
+            raise ValueError("the samples are not images of the size")
     _fill(found._gallery, state)
     if state["calibration"] is not None:
         found.calibration = _calibration(state["calibration"])
@@ -197,11 +201,20 @@ def _matcher(recognizer: "Enrolment", state: dict[str, Any]) -> Matcher:
     classes = getattr(model, "classes_", None)
     if classes is None or not np.array_equal(classes, np.arange(n_subjects)):
         raise ValueError("the model does not know the subjects")
+    n_features = recognizer._reader.width
+    if getattr(model, "n_features_in_", None) != n_features:
+        raise ValueError("the model is not one of such samples")
     if means.ndim != 2 or len(means) != n_subjects or means.dtype.kind != "f":
         raise ValueError("there is not a mean for each subject")
+    # The cosine is that of the inputs of the metric, where there is one.
+    width = n_inputs(model.metric_) if isinstance(model, DualQMLW) else n_features
+    if means.shape[1] != width:
+        raise ValueError(f"the means have {means.shape[1]} values, not {width}")
+    centre, spread = state["cosine_mean"], state["cosine_spread"]
+    if not (math.isfinite(centre) and math.isfinite(spread) and spread > 0.0):
+        raise ValueError("the cosines have no mean or no spread")
     matcher.model, matcher.means = model, means
-    matcher.cosine_mean = state["cosine_mean"]
-    matcher.cosine_spread = state["cosine_spread"]
+    matcher.cosine_mean, matcher.cosine_spread = centre, spread
     return matcher
 
 
