@@ -202,6 +202,7 @@ def test_memory_of_the_temporaries_is_bounded():
 
 def test_interrupt_is_prompt_and_leaves_no_thread_working(monkeypatch):
     import threading
+    import time
 
     from dualqml.core import newton
 
@@ -209,6 +210,9 @@ def test_interrupt_is_prompt_and_leaves_no_thread_working(monkeypatch):
 
     def interrupted(*args, **kwargs):
         started.append(1)
+        if len(started) > 1:
+            # A batch takes its time; the one who waits must wake before all are done.
+            time.sleep(0.05)
         raise KeyboardInterrupt
 
     spectrum, members, _ = make_problem([2] * 200, 30)
