@@ -113,3 +113,15 @@ def test_the_evaluation_writes_it(tmp_path):
     _, without = write_open_set(plain, tmp_path)
     assert "threshold" not in without
     assert "One random division." in without
+
+
+def test_a_rate_that_is_none_is_told_before_the_work():
+    with pytest.raises(RecognitionError, match="between 0 and 1"):
+        evaluate_open_set(*people(), m=3, fpir=7.0, progress=lambda done, n: 1 / 0)
+
+
+def test_one_stranger_is_enough_for_a_report(tmp_path):
+    found = evaluate_open_set(*people(5), m=3, strangers=0.2, repeats=1, fpir=0.1)
+    assert found.n_strangers == 1
+    page, _ = write_open_set(found, tmp_path)
+    assert "<ul></ul>" not in page.read_text()

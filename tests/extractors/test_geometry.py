@@ -173,3 +173,19 @@ def test_another_width_is_that_of_a_fresh_geometry():
         np.testing.assert_allclose(
             one.training @ one.training.T, other.training @ other.training.T, atol=1e-9
         )
+
+
+@by_geometry
+def test_a_motion_of_rounding_is_none(kind):
+    # Images with equal rows do not change when they move down.
+    bars = np.repeat(np.random.default_rng(0).uniform(size=(9, 6)), 4, axis=0)
+    X = unit_rows(bars.reshape(9, 24) / 3.0)
+    tangents = tangent_images(X, SHAPE)
+    noise = 1e-17 * np.random.default_rng(1).normal(size=tangents[1].shape)
+    scatters = []
+    for down in (0.0, noise):
+        tangents[1] = down
+        placement = make_geometry(kind, X, tangents).restricted(everyone(X))
+        rows = placement.training
+        scatters.append(rows @ placement.tangent_scatter @ rows.T)
+    np.testing.assert_allclose(*scatters, atol=1e-9 * np.abs(scatters[0]).max())

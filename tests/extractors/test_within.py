@@ -105,6 +105,20 @@ def test_one_rho_is_the_spectrum_at_it(kind, images, copies, sizes, kappa, rho, 
     np.testing.assert_array_equal(placement.projector, before[1])
 
 
+@pytest.mark.parametrize("rho", [1e-9, 1e-13])
+def test_a_small_rho_keeps_its_digits(rho):
+    # Fewer contrasts than half of the directions: those without variance count most.
+    X, codes = make_data([2] * 5 + [1] * 8, 24, noise=1.0, centre=False)
+    tangents = tangent_images(X, SHAPE)
+    placement = make_geometry("gram", X, tangents).restricted(everyone(X))
+    training, _ = whitened_at(placement, codes, kappa=0.2, rho=rho)
+    # A sum of matrices would lose the prior; the spectrum keeps them apart.
+    spectrum = within_spectrum(placement, codes, 0.2)
+    expected = spectrum.whitened(placement.training @ spectrum.directions, rho)
+    units = unit_rows(training)
+    np.testing.assert_allclose(units @ units.T, expected @ expected.T, atol=1e-9)
+
+
 def test_a_rho_of_nothing_has_a_metric_still():
     X, codes = make_data([4, 4, 4], 24, centre=False)
     placement = make_geometry("input", X, None).restricted(everyone(X))

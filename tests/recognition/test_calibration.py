@@ -91,7 +91,9 @@ def test_left_out_subjects_were_not_seen():
     recognizer = enrolled(people)
     before = recognizer.model_id
     recognizer.fit()
-    trials = left_out_trials(recognizer._gallery, recognizer._matcher, n_folds=3)
+    trials = left_out_trials(
+        recognizer._gallery, recognizer._matcher, recognizer._cache, n_folds=3
+    )
     assert recognizer.model_id == before
     # Samples of an own person would score about one or more above.
     assert trials.mated[:, 0].min() > trials.nonmated[:, 0].max()

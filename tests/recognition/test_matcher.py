@@ -3,11 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dualqml.extractors import DualQMLW
 from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors._subspace import class_means
 from dualqml.recognition import Recognizer
 from dualqml.recognition.gallery import Gallery
-from dualqml.recognition.matcher import Matcher, _cosines_of_others
+from dualqml.recognition.matcher import Matcher, SampleCache, _cosines_of_others
 
 
 @settings(max_examples=60, deadline=None)
@@ -57,10 +58,12 @@ def test_a_part_is_learnt_as_a_gallery_of_its_own(shape, method, each):
             part.add(f"s{number}", own[kept[f"s{number}"]])
     parameters = {} if method == "LDA" else {"kernel": "linear", "rule": "max"}
     matcher, fresh = (Matcher(method, shape, 0.8, parameters) for _ in range(2))
-    matcher.fit(whole)
+    cache = SampleCache()
+    matcher.fit(whole, cache)
     before = matcher.scores(rows[2])
-    fresh.fit(part)
-    found = matcher.fitted_to_part(whole, kept)
+    fresh.fit(part, SampleCache())
+    found = matcher.fitted_to_part(whole, kept, cache)
+    assert found.subjects == fresh.subjects == list(part)
     np.testing.assert_allclose(found.scores(rows[2]), fresh.scores(rows[2]), atol=1e-6)
     np.testing.assert_array_equal(matcher.scores(rows[2]), before)
 
@@ -71,13 +74,15 @@ def test_what_was_computed_with_a_subject_is_forgotten():
     for number in range(6):
         recognizer.enroll(f"s{number}", rng.normal(size=(2, 40)))
     recognizer.fit()
-    matcher = recognizer._matcher
-    known = [len(members) for members in matcher._products._members.values()]
-    assert sum(known) == len(matcher._prepared) == 6
+    cache = recognizer._cache
+    known = [len(members) for members in cache._products._members.values()]
+    assert sum(known) == len(cache._prepared) == 6
+    samples = cache._prepared["s3"]
     recognizer.remove("s3")
-    assert "s3" not in matcher._prepared
-    assert all("s3" not in own for own in matcher._products._members.values())
-    assert matcher.model is None
+    assert "s3" not in cache._prepared
+    assert all("s3" not in own for own in cache._products._members.values())
+    assert not samples.inputs.any()
+    assert recognizer._matcher is None
 
 
 def test_samples_of_many_subjects_may_come_in_any_order():
@@ -89,3 +94,20 @@ def test_samples_of_many_subjects_may_come_in_any_order():
     for number in range(4):
         apart.enroll(f"s{number}", rows[number::4])
     assert together.model_id == apart.model_id
+
+
+@pytest.mark.parametrize("offset", [30.0, 1e4, 1e5])
+def test_samples_that_are_nearly_equal_keep_their_digits(offset):
+    rng = np.random.default_rng(0)
+    spread = np.logspace(0, -3, 64)
+    people = rng.normal(size=(10, 1, 64)) + 0.5 * rng.normal(size=(10, 3, 64))
+    rows = (offset + people * spread).reshape(30, 64)
+    parameters = {"kernel": "linear", "rule": "max", "rho": 0.1, "lam": 0.1}
+    gallery = Gallery()
+    for number in range(10):
+        gallery.add(f"s{number}", rows[3 * number : 3 * number + 3])
+    matcher = Matcher("DualQML-W", None, 0.0, parameters)
+    matcher.fit(gallery, SampleCache())
+    plain = DualQMLW(**parameters).fit(rows, gallery.codes)
+    new = offset + rng.normal(size=(5, 64)) * spread
+    np.testing.assert_allclose(matcher.scores(new), plain.transform(new), atol=1e-6)

@@ -385,7 +385,7 @@ def change(model, **values):
         ),
         (
             lambda: change(fitted(DualQMLW()), classes_=np.unique(y)[:4]),
-            "metric_ has 5 classes, but for classes_ it needs 4",
+            "metric_ has other classes than classes_",
         ),
         (
             lambda: change(fitted(LocalDescriptors()), image_shape_=(8, 9)),

@@ -24,7 +24,7 @@ from dualqml.experiments.threshold_checks import ThresholdCheck, check_threshold
 from dualqml.extractors._neighbours import class_similarities, unit_rows
 from dualqml.extractors._subspace import class_means
 from dualqml.extractors.local_descriptors import local_descriptors
-from dualqml.recognition import Recognizer
+from dualqml.recognition import RecognitionError, Recognizer
 from dualqml.recognition.inputs import InputReader
 
 #: Rows of the tables beside the recogniser's own: what many people use today.
@@ -184,6 +184,8 @@ def evaluate_open_set(
     """
     if repeats < 1:
         raise DatabaseError(f"repeats must be at least 1, got {repeats}")
+    if fpir is not None and not 0.0 < fpir < 1.0:
+        raise RecognitionError(f"fpir must be between 0 and 1, got {fpir!r}")
     names = np.asarray(labels).astype(str)
     people, counts = np.unique(names, return_counts=True)
     usable = people[counts > 1]

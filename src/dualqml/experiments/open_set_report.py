@@ -129,12 +129,14 @@ def write_open_set(
         f"FNIR of {own} at FPIR {fpir:.0%} in the first division: "
         f"{100 * interval.estimate:.1f} % (95 % interval {100 * interval.low:.1f} to "
         f"{100 * interval.high:.1f}, people drawn anew)"
-        for fpir in (0.1, 0.01)
+        # Of a single stranger it cannot be told how they differ.
+        for fpir in ((0.1, 0.01) if found.n_strangers > 1 else ())
         for interval in [found.interval(own, fpir)]
     ]
     listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in spread)
+    listed = f"<ul>{listed}</ul>" if spread else ""
     sections = [
-        ("errors", "Errors", to_html(table) + f"<ul>{listed}</ul>"),
+        ("errors", "Errors", to_html(table) + listed),
         ("cmc", "Identification among the enrolled", _plot(found, "CMC", _draw_cmc)),
         ("det", "Verification", _plot(found, "DET", _draw_det)),
         ("strangers", "Strangers", _plot(found, "open set", _draw_open_set) + held),

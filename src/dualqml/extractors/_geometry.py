@@ -15,6 +15,7 @@ from scipy.linalg.lapack import dpocon, dpotrf, dsygst, dtrtri
 
 from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
+from dualqml.extractors._graphs import SAME_SAMPLE
 from dualqml.extractors._kernels import centred_kernel
 from dualqml.extractors._prepared import PreparedSamples
 from dualqml.extractors._subspace import deviations, span_pca
@@ -73,7 +74,9 @@ class InputGeometry:
         self._weights: list[float] = []
         self._motion = np.zeros(2 * (self.inputs.shape[1],))
         basis = self._whole.basis
-        for tangent in samples.tangents if samples.tangents is not None else ():
+        tangents = samples.tangents if samples.tangents is not None else ()
+        for k in _moving([float(np.vdot(tangent, tangent)) for tangent in tangents]):
+            tangent = tangents[k]
             scatter = tangent.T @ tangent
             # Weighted so that each motion has the same trace in the coordinates
             # of the whole set. Then the scatter of all motions is one matrix,
@@ -126,11 +129,12 @@ class PairGeometry:
         self._motion = np.zeros_like(values)
         projector = self._whole.projector
         inverse = projector @ projector.T if len(slopes) else values
-        everyone = slice(None)
+        energies = []
         for k in range(len(slopes)):
-            change = self._change(k, (everyone, everyone))
-            # Samples see differences; those of a row to its mean keep the digits.
-            change -= change.mean(axis=1, keepdims=True)
+            change = self._centred_change(k)
+            energies.append(float(np.vdot(change, change)))
+        for k in _moving(energies):
+            change = self._centred_change(k)
             scatter = change.T @ change
             # As for InputGeometry.
             trace = float(np.vdot(scatter, inverse))
@@ -139,6 +143,16 @@ class PairGeometry:
                 self._weights.append(1.0 / trace)
                 scatter /= trace
                 self._motion += scatter
+
+    def _centred_change(self, motion: int) -> Array:
+        """The change of the whole kernel, less what is common to a row.
+
+        Samples see differences; those to the mean of a row keep the digits.
+        """
+        everyone = slice(None)
+        change = self._change(motion, (everyone, everyone))
+        change -= change.mean(axis=1, keepdims=True)
+        return change
 
     def _change(self, motion: int, part: tuple[Any, ...]) -> Array:
         """How a part of the kernel changes by a motion of the samples of its rows."""
@@ -280,6 +294,12 @@ def _pair_coordinates(values: Array) -> PairCoordinates:
         )
     roots, vectors = np.sqrt(eigenvalues[kept]), vectors[:, kept]
     return PairCoordinates(vectors * roots, vectors / roots, None)
+
+
+def _moving(energies: list[float]) -> list[int]:
+    """The motions that change any sample by more than rounding."""
+    least = SAME_SAMPLE * max(energies, default=0.0)
+    return [k for k, energy in enumerate(energies) if energy > least]
 
 
 def _mirror(n_samples: int) -> Array:

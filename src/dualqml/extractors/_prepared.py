@@ -17,6 +17,10 @@ from dualqml.core.arrays import Array, Index
 #: row and one column of them: an eighth of the work.
 _N_BUCKETS = 16
 
+#: Where less of the samples than this is not common to all, products with what is
+#: common would cost too many digits.
+_LEAST_VARIANCE = 1e-4
+
 
 @dataclass(frozen=True, eq=False)
 class SampleProducts:
@@ -128,7 +132,8 @@ class ProductCache:
         -------
         samples : PreparedSamples
             Bucket after bucket. The tangents are left out: the products have all
-            that is needed of them.
+            that is needed of them. Samples that are nearly equal come without
+            products, with their tangents.
         order : ndarray of int of shape (n_samples,)
             Where each of them stands if the subjects follow one another as given.
         """
@@ -143,6 +148,10 @@ class ProductCache:
         del stacked
         # The two products of a pair may differ in the last bit.
         gram = (products[0] + products[0].T) / 2.0
+        square = float(np.trace(gram)) / len(gram)
+        if square - float(gram.mean()) < _LEAST_VARIANCE * square:
+            whole = PreparedSamples.joined(list(parts.values()))
+            return whole.take(order), order
         known = SampleProducts(gram, products[1:])
         inputs = np.concatenate([part.inputs for part in parts.values()])[order]
         n_features = next(iter(parts.values())).n_features

@@ -20,6 +20,9 @@ from dualqml.extractors._geometry import Placement
 from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors._subspace import within_contrasts
 
+#: Below this weight, a sum with the prior has too few digits of it.
+_LEAST_RHO = 1e-7
+
 
 def whitened_at(
     placement: Placement, codes: Index, *, kappa: float, rho: float
@@ -44,23 +47,33 @@ def whitened_at(
     coefficients : ndarray
         The projector to the same.
     """
+    factor = None
+    if rho >= _LEAST_RHO:
+        factor = _metric_factor(placement, codes, kappa, rho)
+    if factor is None:
+        spectrum = within_spectrum(placement, codes, kappa)
+        scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
+        return placement.training @ scaled, placement.projector @ scaled
+    training, coefficients = (
+        solve_triangular(factor, rows.T, lower=True, check_finite=False).T
+        for rows in (placement.training, placement.projector)
+    )
+    return training, coefficients
+
+
+def _metric_factor(
+    placement: Placement, codes: Index, kappa: float, rho: float
+) -> Array | None:
+    """The Cholesky factor of S_rho; None where rounding has made it indefinite."""
     contrasts = _unit_contrasts(placement.training, codes)
     metric = contrasts.T @ contrasts
     if _has_motions(placement, kappa):
         metric += rho * _prior(placement, kappa)
     else:
         metric[np.diag_indices(len(metric))] += rho / len(metric)
-    # The matrix is symmetric, so that its transpose is in the order of LAPACK.
+    # The matrix is symmetric: its transpose is in the order of LAPACK.
     factor, failed = dpotrf(metric.T, lower=1, overwrite_a=1)
-    if failed:
-        # A rho so small that rounding makes the metric indefinite.
-        spectrum = within_spectrum(placement, codes, kappa)
-        scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
-        return placement.training @ scaled, placement.projector @ scaled
-    return tuple(
-        solve_triangular(factor, rows.T, lower=True, check_finite=False).T
-        for rows in (placement.training, placement.projector)
-    )
+    return None if failed else np.asarray(factor)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dualqml.evaluation import (
     rule_of_three,
 )
 from dualqml.recognition.gallery import Gallery, checked_name
-from dualqml.recognition.matcher import Matcher
+from dualqml.recognition.matcher import Matcher, SampleCache
 from dualqml.recognition.results import Calibration, RecognitionError
 
 
@@ -69,7 +69,12 @@ def held_out_trials(
 
 
 def left_out_trials(
-    gallery: Gallery, matcher: Matcher, *, n_folds: int = 10, random_state: int = 0
+    gallery: Gallery,
+    matcher: Matcher,
+    cache: SampleCache,
+    *,
+    n_folds: int = 10,
+    random_state: int = 0,
 ) -> Trials:
     """Score enrolled people by matchers that do not know them, or not that sample.
 
@@ -83,6 +88,8 @@ def left_out_trials(
         With at least four subjects.
     matcher : Matcher
         The kind of matcher; it is not changed.
+    cache : SampleCache
+        What is known of the samples of the gallery.
     n_folds : int, default=10
         Folds.
     random_state : int, default=0
@@ -118,7 +125,7 @@ def left_out_trials(
                 columns.append(len(kept))
                 rows = np.delete(rows, chosen)
             kept[subject] = rows
-        smaller = matcher.fitted_to_part(gallery, kept)
+        smaller = matcher.fitted_to_part(gallery, kept, cache)
         asked = np.concatenate([gallery[name] for name in names if name in strangers])
         nonmated.append(_with_true_first(smaller.scores(asked), None))
         if probes:

@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any, Self, cast
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from dualqml.extractors.methods import METHODS
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding, InputReader, Inputs
-from dualqml.recognition.matcher import Matcher
+from dualqml.recognition.matcher import Matcher, SampleCache
 from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
 from dualqml.recognition.results import Calibration, RecognitionError
 
@@ -24,7 +25,8 @@ class Enrolment:
     """What all recognisers share: enrolment, erasure and files. Do not use directly.
 
     After every change the model is the one that a fresh fit to the present subjects
-    gives. It is fitted when it is next needed.
+    gives. It is fitted when it is next needed. Changes wait for each other; a search
+    sees the people before a change or those after it.
     """
 
     def __init__(
@@ -56,10 +58,21 @@ class Enrolment:
             raise RecognitionError(str(error)) from error
         self._reader = InputReader(size=size, embedding=embedding)
         self._gallery = Gallery()
+        self._cache = SampleCache()
+        #: Fitted to the present subjects, or None.
         self._matcher: Matcher | None = None
-        self._fitted = False
+        self._changing = threading.RLock()
         self._model_id: str | None = None
         self.calibration: Calibration | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For copies, and for processes that are handed one; a lock is of a process.
+        with self._changing:
+            return {k: v for k, v in vars(self).items() if k != "_changing"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._changing = threading.RLock()
 
     def subjects(self) -> list[str]:
         """The enrolled subjects, sorted.
@@ -69,7 +82,8 @@ class Enrolment:
         list of str
             Their names.
         """
-        return list(self._gallery)
+        with self._changing:
+            return list(self._gallery)
 
     def enroll(self, subject: str, images: Inputs) -> None:
         """Enrol a subject, or add to what is known of one.
@@ -89,7 +103,7 @@ class Enrolment:
             The name or the samples cannot be used; nothing has changed.
         """
         subject = checked_name(subject)
-        with self._reader.kept_on_error():
+        with self._changing, self._reader.kept_on_error():
             self._add(subject, self._reader.read(images))
 
     def enroll_many(self, images: Inputs, subjects: Sequence[str]) -> None:
@@ -103,7 +117,7 @@ class Enrolment:
             The subject of each.
         """
         names = [checked_name(subject) for subject in subjects]
-        with self._reader.kept_on_error():
+        with self._changing, self._reader.kept_on_error():
             rows = self._reader.read(images)
             if len(names) != len(rows):
                 raise RecognitionError(
@@ -133,29 +147,35 @@ class Enrolment:
         UnknownSubjectError
             It is not enrolled.
         """
-        self._gallery.remove(subject)
-        if self._matcher is not None:
-            self._matcher.forget(subject)
-        self._fitted = False
-        self._model_id = None
-        if self.calibration is not None and self.calibration.kind != "given":
-            # Rates and counts were of this subject's samples too.
-            self.calibration = Calibration(
-                self.calibration.threshold, "given", source=_BEFORE_REMOVAL
-            )
-        if not self._gallery:
-            # A threshold of other people, perhaps of another kind of samples.
-            if self.calibration and self.calibration.source == _BEFORE_REMOVAL:
-                self.calibration = None
-            self._matcher = None
-            self._reader.reset()
+        with self._changing:
+            self._gallery[subject]  # An error if it is not enrolled.
+            self._forget(subject)
+            if self.calibration is not None and self.calibration.kind != "given":
+                # Rates and counts were of this subject's samples too.
+                self.calibration = Calibration(
+                    self.calibration.threshold, "given", source=_BEFORE_REMOVAL
+                )
+            self._gallery.remove(subject)
+            if not self._gallery:
+                # A threshold of other people, perhaps of another kind of samples.
+                if self.calibration and self.calibration.source == _BEFORE_REMOVAL:
+                    self.calibration = None
+                self._cache = SampleCache()
+                self._reader.reset()
 
     def _add(self, subject: str, rows: NDArray[Any]) -> None:
+        self._gallery.checked(subject, rows)
+        self._forget(subject)
         self._gallery.add(subject, rows)
-        if self._matcher is not None:
-            self._matcher.forget(subject)
-        self._fitted = False
-        self._model_id = None
+
+    def _forget(self, subject: str) -> None:
+        """Forget what was learnt, before a subject changes.
+
+        In this order: whatever comes between, there is no model of other samples
+        than those of the gallery.
+        """
+        self._matcher = self._model_id = None
+        self._cache.forget(subject)
 
     def samples(self, subject: str) -> NDArray[Any]:
         """The samples of a subject, one a row, as they are kept.
@@ -170,7 +190,8 @@ class Enrolment:
         ndarray of shape (n_samples, n_features)
             8-bit pixels, or vectors.
         """
-        return np.array(self._gallery[subject])
+        with self._changing:
+            return np.array(self._gallery[subject])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save everything in one file.
@@ -188,7 +209,8 @@ class Enrolment:
         FileError
             It cannot be written. The old one is untouched.
         """
-        save_recognizer(self, path)
+        with self._changing:
+            save_recognizer(self, path)
 
     @classmethod
     def load(
@@ -231,9 +253,11 @@ class Enrolment:
     @property
     def model_id(self) -> str:
         """Sixteen hexadecimal digits that change with any sample or parameter."""
-        if self._model_id is None:
-            self._model_id = self._digest()
-        return self._model_id
+        model_id = self._model_id
+        if model_id is None:
+            with self._changing:
+                model_id = self._model_id = self._digest()
+        return model_id
 
     def _digest(self) -> str:
         digest = hashlib.sha256()
@@ -261,19 +285,26 @@ class Enrolment:
         return self
 
     def _ready(self) -> Matcher:
-        if len(self._gallery) < 2:
-            raise RecognitionError(
-                "Recognition compares people: enrol at least two subjects, "
-                f"{len(self._gallery)} is enrolled"
-            )
-        if self._matcher is None:
-            self._matcher = Matcher.default(
+        """The matcher of the present subjects. It does not change any more."""
+        matcher = self._matcher
+        if matcher is not None:
+            return matcher
+        with self._changing:
+            if self._matcher is not None:
+                # Another thread has fitted it meanwhile.
+                return self._matcher
+            if len(self._gallery) < 2:
+                raise RecognitionError(
+                    "Recognition compares people: enrol at least two subjects, "
+                    f"{len(self._gallery)} is enrolled"
+                )
+            matcher = Matcher.default(
                 self.method,
                 self._reader.image_shape,
                 self.cosine_weight,
                 self.parameters,
             )
-        if not self._fitted:
-            self._matcher.fit(self._gallery)
-            self._fitted = True
-        return self._matcher
+            matcher.fit(self._gallery, self._cache)
+            matcher.model_id = self.model_id
+            self._matcher = matcher
+            return matcher

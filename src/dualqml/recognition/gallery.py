@@ -73,6 +73,13 @@ class Gallery:
             The name is empty, too long or not printable, or the samples are not
             like those of the others.
         """
+        subject = self.checked(subject, rows)
+        if subject in self._samples:
+            rows = np.concatenate([self._samples[subject], rows])
+        self._samples[subject] = np.array(rows)
+
+    def checked(self, subject: str, rows: NDArray[Any]) -> str:
+        """The name, if `add` would take it with these samples; else its error."""
         subject = checked_name(subject)
         for other in self._samples.values():
             if (other.shape[1], other.dtype) != (rows.shape[1], rows.dtype):
@@ -81,9 +88,7 @@ class Gallery:
                     f"{rows.dtype}, those enrolled {other.shape[1]} of {other.dtype}"
                 )
             break
-        if subject in self._samples:
-            rows = np.concatenate([self._samples[subject], rows])
-        self._samples[subject] = np.array(rows)
+        return subject
 
     def restore(self, subject: str, rows: NDArray[Any]) -> None:
         """Take samples from a file as they are, without a copy."""
@@ -98,10 +103,17 @@ class Gallery:
             It is not enrolled.
         """
         own = self[subject]
-        del self._samples[subject]
-        # Not left in memory for whoever gets it next; a view of a file is not ours.
-        if own.flags.writeable:
+        if own.flags.owndata:
+            del self._samples[subject]
+            # Not left in memory for whoever gets it next.
             own.fill(0)
+        else:
+            # The others are views of the same file, and would keep all of it.
+            self._samples = {
+                other: np.array(rows)
+                for other, rows in self._samples.items()
+                if other != subject
+            }
 
 
 def checked_name(subject: object) -> str:

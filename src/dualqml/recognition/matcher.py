@@ -44,8 +44,67 @@ _OURS = "DualQML-W"
 _LEAST_SPREAD = 1e-6
 
 
+class SampleCache:
+    """What is computed of subjects' samples before anything is learnt from them.
+
+    It is kept, so that a subject that comes or goes costs little more than the
+    learning. Not for several threads at a time.
+    """
+
+    def __init__(self) -> None:
+        self._prepared: dict[str, PreparedSamples] = {}
+        self._products = ProductCache()
+
+    def forget(self, subject: str) -> None:
+        """Drop and overwrite what was computed with a subject."""
+        self._products.forget(subject)
+        prepared = self._prepared.pop(subject, None)
+        if prepared is not None:
+            # Not left in memory for whoever gets it next.
+            prepared.inputs.fill(0.0)
+            if prepared.tangents is not None:
+                prepared.tangents.fill(0.0)
+
+    def joined(
+        self, model: DualQMLW, gallery: Gallery
+    ) -> tuple[PreparedSamples, Index]:
+        """The prepared samples of all subjects.
+
+        Parameters
+        ----------
+        model : DualQMLW
+            What they are prepared for, always with the same parameters.
+        gallery : Gallery
+            The subjects. New ones are prepared, all at once.
+
+        Returns
+        -------
+        samples : PreparedSamples
+            Their samples.
+        order : ndarray of int of shape (n_samples,)
+            The row of each in the gallery.
+        """
+        new = [subject for subject in gallery if subject not in self._prepared]
+        if new:
+            samples = [gallery[subject] for subject in new]
+            prepared = model.prepare(np.concatenate(samples).astype(np.float64))
+            ends = np.cumsum([len(own) for own in samples])
+            for subject, own, end in zip(new, samples, ends, strict=True):
+                part = np.arange(end - len(own), end)
+                self._prepared[subject] = prepared.take(part)
+        parts = {subject: self._prepared[subject] for subject in gallery}
+        n_inputs = parts[next(iter(gallery))].inputs.shape[1]
+        if model.uses_products(gallery.n_samples, n_inputs):
+            return self._products.joined(parts)
+        self._products = ProductCache()
+        joined = PreparedSamples.joined(list(parts.values()))
+        return joined, np.arange(gallery.n_samples)
+
+
 class Matcher:
     """A method of the tables, fitted to a gallery, with the score for strangers.
+
+    Once fitted it does not change: threads may share it.
 
     Parameters
     ----------
@@ -70,11 +129,11 @@ class Matcher:
         self.image_shape = image_shape
         self.cosine_weight = cosine_weight
         self.parameters = parameters
+        self.subjects: list[str] = []
+        self.model_id = ""
         self.model: Any = None
         self.means: Array | None = None
         self.cosine_mean, self.cosine_spread = 0.0, 1.0
-        self._prepared: dict[str, PreparedSamples] = {}
-        self._products = ProductCache()
 
     @classmethod
     def default(
@@ -115,7 +174,10 @@ class Matcher:
         return DualQMLW(image_shape=self.image_shape, **self.parameters)
 
     def fitted_to_part(
-        self, gallery: Gallery, kept: Mapping[str, NDArray[np.int64]]
+        self,
+        gallery: Gallery,
+        kept: Mapping[str, NDArray[np.int64]],
+        cache: SampleCache,
     ) -> "Matcher":
         """A matcher like this one, fitted to some samples of some subjects.
 
@@ -125,11 +187,13 @@ class Matcher:
             What this one was fitted to.
         kept : dict of str to ndarray of int
             Which samples of which subjects.
+        cache : SampleCache
+            What is known of the samples of the gallery.
 
         Returns
         -------
         Matcher
-            What was prepared is not prepared again.
+            Another.
         """
         other = Matcher(
             self.method, self.image_shape, self.cosine_weight, self.parameters
@@ -140,30 +204,30 @@ class Matcher:
         codes = np.repeat(np.arange(len(kept)), [len(own) for own in kept.values()])
         model = other.estimator()
         if isinstance(model, DualQMLW):
-            samples, order = self._joined(model, gallery)
+            samples, order = cache.joined(model, gallery)
             other._learn_prepared(model, samples.take(np.argsort(order)[rows]), codes)
         else:
             other._learn(model, gallery.rows[rows], codes)
+        other.subjects = list(kept)
         return other
 
-    def forget(self, subject: str) -> None:
-        """Drop what was computed with a subject, and all that was learnt with it."""
-        self._prepared.pop(subject, None)
-        self._products.forget(subject)
-        self.model = self.means = None
-
-    def fit(self, gallery: Gallery) -> None:
+    def fit(self, gallery: Gallery, cache: SampleCache) -> None:
         """Learn from the gallery.
 
-        What is computed of samples by themselves and of pairs of them is kept, so
-        that a subject that comes or goes costs little more than the learning.
+        Parameters
+        ----------
+        gallery : Gallery
+            The subjects and their samples.
+        cache : SampleCache
+            What is known of them already.
         """
         model = self.estimator()
         if isinstance(model, DualQMLW):
-            samples, order = self._joined(model, gallery)
+            samples, order = cache.joined(model, gallery)
             self._learn_prepared(model, samples, gallery.codes[order])
         else:
             self._learn(model, gallery.rows, gallery.codes)
+        self.subjects = list(gallery)
 
     def _learn(self, model: Any, rows: NDArray[Any], codes: Index) -> None:
         self.model = model.fit(rows.astype(np.float64), codes)
@@ -181,29 +245,6 @@ class Matcher:
         self.cosine_mean, spread = _cosines_of_others(units, self.means, codes)
         # Two people with a sample each have one cosine, and rounding for a spread.
         self.cosine_spread = spread if spread > _LEAST_SPREAD else 1.0
-
-    def _joined(
-        self, model: DualQMLW, gallery: Gallery
-    ) -> tuple[PreparedSamples, Index]:
-        """The prepared samples of all subjects, and their rows in the gallery.
-
-        Those of new subjects are prepared, all at once.
-        """
-        new = [subject for subject in gallery if subject not in self._prepared]
-        if new:
-            samples = [gallery[subject] for subject in new]
-            prepared = model.prepare(np.concatenate(samples).astype(np.float64))
-            ends = np.cumsum([len(own) for own in samples])
-            for subject, own, end in zip(new, samples, ends, strict=True):
-                part = np.arange(end - len(own), end)
-                self._prepared[subject] = prepared.take(part)
-        parts = {subject: self._prepared[subject] for subject in gallery}
-        n_inputs = parts[next(iter(gallery))].inputs.shape[1]
-        if model.uses_products(gallery.n_samples, n_inputs):
-            return self._products.joined(parts)
-        self._products = ProductCache()
-        joined = PreparedSamples.joined(list(parts.values()))
-        return joined, np.arange(gallery.n_samples)
 
     def scores(self, rows: NDArray[Any]) -> Array:
         """Similarities of samples to all subjects, in the order of subjects."""

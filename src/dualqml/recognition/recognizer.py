@@ -14,6 +14,7 @@ from dualqml.recognition.calibration import (
 )
 from dualqml.recognition.enrolment import Enrolment
 from dualqml.recognition.inputs import Embedding, Inputs
+from dualqml.recognition.matcher import Matcher
 from dualqml.recognition.results import (
     Calibration,
     Candidate,
@@ -32,6 +33,9 @@ class Recognizer(Enrolment):
     After every `enroll` and `remove` the model is the one that a fresh fit to the
     present subjects gives: nothing of a removed subject is left in it. It is fitted
     when it is next needed.
+
+    Threads may share a recogniser: changes wait for each other, and a search sees the
+    people before a change or those after it.
 
     Scores are similarities: the larger, the more alike. A decision needs a
     threshold: from `calibrate`, given by hand, or with the call.
@@ -140,8 +144,8 @@ class Recognizer(Enrolment):
             A decision for each.
         """
         limit = self._threshold(threshold)
-        scores = self.scores(images)
-        names = self.subjects()
+        matcher = self._ready()
+        scores, names = self._scores(matcher, images), matcher.subjects
         place = {name: column for column, name in enumerate(names)}
         unknown = [subject for subject in subjects if subject not in place]
         if unknown:
@@ -152,13 +156,12 @@ class Recognizer(Enrolment):
             raise RecognitionError(
                 f"{len(scores)} samples need as many subjects, got {len(subjects)}"
             )
-        model_id = self.model_id
         found = []
         for subject, row in zip(subjects, scores, strict=True):
             score = float(row[place[subject]])
             decision = "match" if score >= limit else "no match"
             found.append(
-                Verification(decision, subject, score, limit, model_id)  # type: ignore[arg-type]
+                Verification(decision, subject, score, limit, matcher.model_id)  # type: ignore[arg-type]
             )
         return found
 
@@ -205,7 +208,8 @@ class Recognizer(Enrolment):
         if top < 1:
             raise RecognitionError(f"top must be at least 1, got {top}")
         limit = self._threshold(threshold)
-        scores, names, model_id = self.scores(images), self.subjects(), self.model_id
+        matcher = self._ready()
+        scores, names = self._scores(matcher, images), matcher.subjects
         found = []
         for row in scores:
             order = np.argsort(-row, kind="stable")[:top]
@@ -219,7 +223,7 @@ class Recognizer(Enrolment):
                     best.score,
                     limit,
                     candidates,
-                    model_id,
+                    matcher.model_id,
                 )
             )
         return found
@@ -242,13 +246,16 @@ class Recognizer(Enrolment):
         RecognitionError
             A sample cannot be used, or a template is of another model.
         """
+        return self._scores(self._ready(), images)
+
+    def _scores(self, matcher: Matcher, images: Inputs) -> Array:
         if isinstance(images, Template):
             images = [images]
         if isinstance(images, Sequence) and any(
             isinstance(item, Template) for item in images
         ):
-            return self._template_scores(images)
-        return self._ready().scores(self._reader.read(images, enrolling=False))
+            return _template_scores(images, matcher.model_id)
+        return matcher.scores(self._reader.read(images, enrolling=False))
 
     def template(self, image: Inputs) -> Template:
         """What this model sees in a sample, to ask for it several times.
@@ -263,18 +270,9 @@ class Recognizer(Enrolment):
         Template
             Takes the place of the image in `verify`, `identify` and `scores`.
         """
-        return Template(self.model_id, self.scores(self._one(image))[0])
-
-    def _template_scores(self, templates: Sequence[Template]) -> Array:
-        for template in templates:
-            if not isinstance(template, Template):
-                raise RecognitionError("Templates and other samples are not mixed")
-            if template.model_id != self.model_id:
-                raise RecognitionError(
-                    f"The template is of model {template.model_id}, this is model "
-                    f"{self.model_id}: make it anew from the image"
-                )
-        return np.array([template.scores for template in templates])
+        matcher = self._ready()
+        scores = self._scores(matcher, self._one(image))
+        return Template(matcher.model_id, scores[0])
 
     def _one(self, image: Inputs) -> Any:
         if isinstance(image, Template):
@@ -350,17 +348,33 @@ class Recognizer(Enrolment):
             raise RecognitionError("Give either fmr (verify) or fpir (identify)")
         if (images is None) != (labels is None):
             raise RecognitionError("Images and labels come together")
-        if images is None or labels is None:
-            trials = left_out_trials(self._gallery, self._ready())
-            source = f"{len(self._gallery)} enrolled subjects left out in turn"
-        else:
-            trials = held_out_trials(self.scores(images), labels, self.subjects())
-            source = f"{len(trials.nonmated)} samples of people who are not enrolled"
-        self.calibration = calibrate(
-            trials,
-            kind="fmr" if fpir is None else "fpir",
-            target=float(fmr if fmr is not None else fpir),  # type: ignore[arg-type]
-            source=source,
-            model_id=self.model_id,
-        )
-        return self.calibration
+        with self._changing:
+            matcher = self._ready()
+            if images is None or labels is None:
+                trials = left_out_trials(self._gallery, matcher, self._cache)
+                source = f"{len(self._gallery)} enrolled subjects left out in turn"
+            else:
+                scores = self._scores(matcher, images)
+                trials = held_out_trials(scores, labels, matcher.subjects)
+                n_strangers = len(trials.nonmated)
+                source = f"{n_strangers} samples of people who are not enrolled"
+            self.calibration = calibrate(
+                trials,
+                kind="fmr" if fpir is None else "fpir",
+                target=float(fmr if fmr is not None else fpir),  # type: ignore[arg-type]
+                source=source,
+                model_id=matcher.model_id,
+            )
+            return self.calibration
+
+
+def _template_scores(templates: Sequence[Template], model_id: str) -> Array:
+    for template in templates:
+        if not isinstance(template, Template):
+            raise RecognitionError("Templates and other samples are not mixed")
+        if template.model_id != model_id:
+            raise RecognitionError(
+                f"The template is of model {template.model_id}, this is model "
+                f"{model_id}: make it anew from the image"
+            )
+    return np.array([template.scores for template in templates])

@@ -118,6 +118,8 @@ def load_recognizer(
         raise ModelFileError(f"{path} cannot be loaded: {error}") from error
     if found.model_id != metadata.get(_ID_KEY):
         raise ModelFileError(f"{path} cannot be loaded: its samples are not its own")
+    if found._matcher is not None:
+        found._matcher.model_id = found.model_id
     return found
 
 
@@ -150,7 +152,6 @@ def _restored(
         found.calibration = _calibration(state["calibration"])
     if state["matcher"] is not None:
         found._matcher = _matcher(found, state["matcher"])
-        found._fitted = True
     return found
 
 
@@ -213,6 +214,7 @@ def _matcher(recognizer: "Enrolment", state: dict[str, Any]) -> Matcher:
     centre, spread = state["cosine_mean"], state["cosine_spread"]
     if not (math.isfinite(centre) and math.isfinite(spread) and spread > 0.0):
         raise ValueError("the cosines have no mean or no spread")
+    matcher.subjects = recognizer.subjects()
     matcher.model, matcher.means = model, means
     matcher.cosine_mean, matcher.cosine_spread = centre, spread
     return matcher
