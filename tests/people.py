@@ -22,3 +22,12 @@ def make_people(n_people=6, n_images=5, *, size=8, noise=0.3, seed=0, visits=Fal
         terms="none",
         visits=1 + numbers % 2 if visits else None,
     )
+
+
+def make_vectors(n_people, n_samples, *, size, noise, seed=0):
+    """Rows of random vectors that differ within a person, and their labels."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n_people, 1, size))
+    rows = centres + noise * rng.normal(size=(n_people, n_samples, size))
+    labels = np.repeat([f"p{n:02d}" for n in range(n_people)], n_samples)
+    return rows.reshape(-1, size), labels

@@ -17,15 +17,11 @@ from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors.local_descriptors import local_descriptors
 from dualqml.recognition import Recognizer
 from dualqml.recognition.inputs import InputReader
-from tests.people import make_people
+from tests.people import make_people, make_vectors
 
 
 def people(n_people=12, n_samples=5, noise=1.2, seed=0):
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(n_people, 1, 30))
-    rows = centres + noise * rng.normal(size=(n_people, n_samples, 30))
-    labels = np.repeat([f"p{n:02d}" for n in range(n_people)], n_samples)
-    return rows.reshape(-1, 30), labels
+    return make_vectors(n_people, n_samples, size=30, noise=noise, seed=seed)
 
 
 @pytest.fixture(scope="module")

@@ -7,16 +7,13 @@ from dualqml.experiments.open_set_report import write_open_set
 from dualqml.experiments.rendering import to_markdown
 from dualqml.experiments.threshold_checks import check_thresholds, threshold_table
 from dualqml.recognition import RecognitionError, Recognizer
+from tests.people import make_vectors
 
 OTHERS, LEFT_OUT = "other people", "the enrolled, left out in turn"
 
 
-def people(n_people=30, n_samples=8, noise=0.9, seed=0):
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(n_people, 1, 20))
-    rows = centres + noise * rng.normal(size=(n_people, n_samples, 20))
-    labels = np.repeat([f"p{n:02d}" for n in range(n_people)], n_samples)
-    return rows.reshape(-1, 20), labels
+def people(n_people=30):
+    return make_vectors(n_people, 8, size=20, noise=0.9)
 
 
 @pytest.fixture(scope="module")

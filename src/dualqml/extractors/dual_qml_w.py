@@ -163,7 +163,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         bool
             Else it needs the tangents themselves.
         """
-        return self._metric(1.0, 1.0).uses_products(n_samples, n_inputs)
+        return self._metric(1.0, 1.0)._uses_products(n_samples, n_inputs)
 
     def fit_prepared(self, samples: PreparedSamples, y: ArrayLike) -> Self:
         """Learn from samples that have been prepared; the same as ``fit``.

@@ -225,7 +225,7 @@ class WithinMetric(SupervisedExtractor):
             What all folds and every rho share.
         """
         n_samples, n_inputs = samples.inputs.shape
-        if not self.uses_products(n_samples, n_inputs):
+        if not self._uses_products(n_samples, n_inputs):
             return InputGeometry(samples)
         if self._has_kernel(n_samples):
             return KernelGeometry(samples, width=self.width)
@@ -235,19 +235,6 @@ class WithinMetric(SupervisedExtractor):
         few = n_samples <= _MOST_KERNEL_SAMPLES
         return self.kernel == "rbf" or (self.kernel == "auto" and few)
 
-    def uses_products(self, n_samples: int, n_inputs: int) -> bool:
-        """Whether :meth:`geometry` uses the products of all pairs of samples.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of training samples.
-        n_inputs : int
-            Number of their inputs, after a descriptor.
-
-        Returns
-        -------
-        bool
-            Else it needs the tangents themselves.
-        """
+    def _uses_products(self, n_samples: int, n_inputs: int) -> bool:
+        """Whether `geometry` uses the products of all pairs of samples."""
         return self._has_kernel(n_samples) or n_samples <= n_inputs

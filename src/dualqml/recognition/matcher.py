@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores of images for enrolled subjects: a method, and a score for strangers.
 
-The quadratic score ranks people best, but tells strangers badly: it is learnt to
-tell the enrolled from each other, and a stranger is like none of them. The cosine
+The quadratic score is learnt to tell the enrolled from each other; by itself it tells
+strangers badly, as a stranger is like none of them. The cosine
 to the mean of a subject's samples knows how alike samples of different people are
 at all. The score is the sum of both, the cosine in units of its spread between
 different enrolled people.
