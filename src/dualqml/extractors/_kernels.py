@@ -108,21 +108,21 @@ class CentredKernel:
         """The centred kernel, of shape (n_samples, n_train)."""
         return self.centred(self.raw(X))
 
-    def raw_derivatives(self, rows: Index, tangents: Array) -> Array:
-        """Change of the kernel of training samples along given directions.
+    def training_derivatives(self, tangents: Array, values: Array) -> Array:
+        """Change of the centred kernel of the training samples when they move.
 
         Parameters
         ----------
-        rows : ndarray of int
-            Which training samples move.
-        tangents : ndarray of shape (n_rows, d)
+        tangents : ndarray of shape (n_train, d)
             The direction of each.
+        values : ndarray of shape (n_train, n_train)
+            The kernel of the training samples, not centred.
 
         Returns
         -------
-        ndarray of shape (n_rows, n_train)
-            Row i is the derivative by h of the kernel, not centred, between
-            x_i + h t_i and the training samples.
+        ndarray of shape (n_train, n_train)
+            Row i is the derivative by h of the centred kernel between x_i + h t_i
+            and the training samples.
         """
         if self.name == "igo":
             raise ValueError(
@@ -130,15 +130,9 @@ class CentredKernel:
             )
         change = tangents @ self.samples.T
         if self.name == "rbf":
-            moved = self.samples[rows]
-            change -= np.einsum("ij,ij->i", moved, tangents)[:, None]
-            change *= _values(self.name, moved, self.samples, self.bandwidth)
+            change -= np.einsum("ij,ij->i", self.samples, tangents)[:, None]
+            change *= values
             change /= self.bandwidth
-        return np.asarray(change)
-
-    def training_derivatives(self, tangents: Array) -> Array:
-        """The same for all training samples and the centred kernel."""
-        change = self.raw_derivatives(np.arange(self.samples.shape[0]), tangents)
         # Of the terms of the centring only the row's own mean moves.
         return np.asarray(change - change.mean(axis=1, keepdims=True))
 
@@ -268,7 +262,7 @@ class KernelExtractor(SupervisedExtractor):
         tangents = sample_tangents(data, self.image_shape, self.tangents)
         derivatives = np.empty((tangents.shape[0], *K.shape))
         for k, tangent in enumerate(tangents):
-            derivatives[k] = self.kernel_.training_derivatives(tangent)
+            derivatives[k] = self.kernel_.training_derivatives(tangent, values)
         self.coefficients_ = self._learn(K, codes, derivatives)
 
     def _features(self, data: Array) -> Array:
