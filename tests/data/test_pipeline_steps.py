@@ -33,6 +33,11 @@ class AlignerOfAnyRows(EyeAligner):
     def _changed(self, rows):
         return super()._changed(with_eyes(rows))
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
+
 
 @parametrize_with_checks(
     [

@@ -336,6 +336,12 @@ class EyeAligner(ImageStep):
             aligned[place] = face.ravel()
         return aligned
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Not any table will do: its last columns must be eyes within the images.
+        tags.input_tags.two_d_array = False
+        return tags
+
 
 def _checked_size(size: ImageShape) -> ImageShape:
     # Whatever `resize` takes is a size: one pixel is enough to ask it.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
-from scipy.special import betainccinv, betaincinv
+from scipy.special import betaincinv
 
 from dualqml.evaluation._scores import ScoreError, as_share
 
@@ -105,7 +105,8 @@ def binomial_interval(k: int, n: int, *, confidence: float = 0.95) -> Interval:
         )
     tail = (1.0 - as_share(confidence, "confidence", open_ends=True)) / 2.0
     low = 0.0 if k == 0 else float(betaincinv(k, n - k + 1, tail))
-    high = 1.0 if k == n else float(betainccinv(k + 1, n - k, tail))
+    # The complement of the successes' low end: SciPy 1.11 has no betainccinv.
+    high = 1.0 if k == n else 1.0 - float(betaincinv(n - k, k + 1, tail))
     return Interval(k / n, low, high, confidence)
 
 
