@@ -11,6 +11,7 @@ from dualqml.core.exceptions import (
     FileError,
     InfeasibleError,
     MissingDependencyError,
+    NotEnoughMemoryError,
     SolverError,
 )
 from dualqml.core.newton import newton_path
@@ -24,6 +25,7 @@ __all__ = [
     "FileError",
     "InfeasibleError",
     "MissingDependencyError",
+    "NotEnoughMemoryError",
     "QMLSolution",
     "ScatterSpectrum",
     "SolverError",

@@ -20,3 +20,7 @@ class MissingDependencyError(DualQMLError, ImportError):
 
 class FileError(DualQMLError, OSError):
     """A file cannot be read or written."""
+
+
+class NotEnoughMemoryError(DualQMLError, MemoryError):
+    """A method would need more memory than there is."""

@@ -17,6 +17,7 @@ from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._graphs import SAME_SAMPLE
 from dualqml.extractors._kernels import centred_kernel
+from dualqml.extractors._memory import require_pairs
 from dualqml.extractors._prepared import PreparedSamples
 from dualqml.extractors._subspace import deviations, span_pca
 
@@ -215,6 +216,8 @@ class KernelGeometry(PairGeometry):
     """
 
     def __init__(self, samples: PreparedSamples, *, width: float) -> None:
+        n_matrices = 8 if samples.tangents is None else 22
+        require_pairs("The Gaussian kernel", samples.inputs.shape[0], n_matrices)
         products = samples.products()
         self.kernel, values = centred_kernel(
             "rbf", samples.inputs, width=width, image_shape=None, gram=products.gram

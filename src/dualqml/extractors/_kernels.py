@@ -12,6 +12,7 @@ from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._memory import require_pairs
 from dualqml.extractors._motions import image_gradients
 from dualqml.extractors._neighbours import gram_distances, squared_distances
 from dualqml.extractors._tangents import sample_tangents
@@ -20,6 +21,9 @@ KernelName = Literal["rbf", "linear", "igo"]
 
 #: Bytes of the kernel matrix or of mapped images held at a time.
 _KERNEL_BYTES = 8_000_000
+
+#: Matrices of all pairs that the derivatives by six motions take at most.
+_MOTION_MATRICES = 21
 
 
 def median_of_pairs(distances: Array) -> float:
@@ -254,7 +258,19 @@ class KernelExtractor(SupervisedExtractor):
     def _learn(self, K: Array, codes: Index, derivatives: Array) -> Array:
         raise TypeError(f"{type(self).__name__} does not say what it learns")
 
+    def _n_matrices(self, rank: float) -> float:
+        """Matrices as large as the kernel's that a fit without tangents holds at most.
+
+        The rank is that of the kernel, relative to the number of samples.
+        """
+        raise TypeError(f"{type(self).__name__} does not say what it needs")
+
     def _fit(self, data: Array, codes: Index) -> None:
+        n_samples, n_features = data.shape
+        dimensions = {"linear": n_features, "igo": 2 * n_features}
+        rank = min(1.0, dimensions.get(self.kernel, n_samples) / n_samples)
+        n_matrices = self._n_matrices(rank) + _MOTION_MATRICES * (self.tangents > 0.0)
+        require_pairs(type(self).__name__, n_samples, n_matrices)
         self.kernel_, values = centred_kernel(
             self.kernel, data, width=self.width, image_shape=self.image_shape
         )

@@ -13,6 +13,7 @@ from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import LinearExtractor
 from dualqml.extractors._compat import Interval, StrOptions
 from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._memory import require_pairs
 from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors._subspace import definite_factor, shrunk, span_pca
 
@@ -152,6 +153,7 @@ class CFA(LinearExtractor):
             pca = pca.first(pca.n_for_energy(self.energy))
             return pca.mean, pca.basis @ regression_filters(pca.coordinates, codes)
         shape = resolved_shape(self.image_shape, data.shape[1])
+        require_pairs('CFA with filter="otf"', data.shape[0], 3)
         return None, otf_filters(unit_rows(data), codes, shape, alpha, self.ridge)
 
     def _features(self, data: Array) -> Array:

@@ -126,6 +126,9 @@ class ERKDA(KernelExtractor):
         self.tangents = tangents
         self.image_shape = image_shape
 
+    def _n_matrices(self, rank: float) -> float:
+        return max(4.0, 12.0 * rank)
+
     def _learn(self, K: Array, codes: Index, derivatives: Array) -> Array:
         values, vectors = eigh(K)
         kept = values > _KERNEL_TOLERANCE * values[-1]

@@ -121,6 +121,9 @@ class KernelLDA(KernelExtractor):
         self.tangents = tangents
         self.image_shape = image_shape
 
+    def _n_matrices(self, rank: float) -> float:
+        return 7.0
+
     def _learn(self, K: Array, codes: Index, derivatives: Array) -> Array:
         n_components = self.n_components or self.classes_.size - 1
         self.eigenvalues_, coefficients = kernel_discriminants(

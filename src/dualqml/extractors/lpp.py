@@ -16,6 +16,7 @@ from dualqml.extractors._graphs import (
     pair_distances,
     same_class_only,
 )
+from dualqml.extractors._memory import require_pairs
 from dualqml.extractors._subspace import shrunk, span_pca
 
 #: Keeps the right-hand matrix of the eigenproblem invertible.
@@ -100,6 +101,7 @@ class LPP(LinearExtractor):
         self.supervised = supervised
 
     def _learn(self, data: Array, codes: Index) -> tuple[Array | None, Array]:
+        require_pairs("LPP", data.shape[0], 4 if self.supervised else 3)
         pca = span_pca(data)
         pca = pca.first(pca.n_for_energy(self.energy))
         weights = heat_weights(

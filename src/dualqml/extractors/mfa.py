@@ -17,6 +17,7 @@ from dualqml.extractors._graphs import (
     same_class_only,
 )
 from dualqml.extractors._images import ImageShape
+from dualqml.extractors._memory import require_pairs
 from dualqml.extractors._subspace import discriminant_directions, shrunk
 from dualqml.extractors._tangents import (
     motion_rows,
@@ -139,6 +140,7 @@ class MFA(LinearExtractor):
         self.image_shape = image_shape
 
     def _learn(self, data: Array, codes: Index) -> tuple[Array | None, Array]:
+        require_pairs("MFA", data.shape[0], 4)
         pca = reduced_pca(data, self.pca_dim, self.classes_.size)
         Z = pca.coordinates
         intrinsic, penalty = marginal_graphs(Z, codes, self.n_within, self.n_between)

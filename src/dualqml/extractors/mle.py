@@ -18,6 +18,7 @@ from dualqml.extractors._graphs import (
     geodesic_distances,
     pair_distances,
 )
+from dualqml.extractors._memory import require_pairs
 from dualqml.extractors._subspace import RANK_TOLERANCE, span_pca
 from dualqml.extractors.lda import fisher_directions
 
@@ -145,6 +146,7 @@ class MLE(SupervisedExtractor):
         self.random_state = random_state
 
     def _fit(self, data: Array, codes: Index) -> None:
+        require_pairs("MLE", data.shape[0], 4)
         pca = span_pca(data)
         pca = pca.first(pca.n_for_energy(self.energy))
         scales = np.sqrt(pca.variances) if self.whiten else np.ones_like(pca.variances)
