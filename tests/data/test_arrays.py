@@ -126,7 +126,14 @@ def test_mat_rows_are_images_column_after_column(mat):
 )
 def test_mat_errors(mat, arrays, match):
     with pytest.raises(DatabaseError, match=match):
-        load_mat(mat(**arrays), shape=(4, 5))
+        load_mat(mat(**arrays), shape=[4, 5])
+
+
+def test_a_shape_that_is_none_is_named(mat):
+    with pytest.raises(
+        DatabaseError, match=r"shape=\(4,\) is not a height"
+    ):
+        load_mat(mat(fea=IMAGES.reshape(3, -1), gnd=[[1], [1], [2]]), shape=(4,))
 
 
 def test_mat_of_version_7_3_says_how_to_save_it(tmp_path):

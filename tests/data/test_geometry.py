@@ -3,9 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from scipy.ndimage import gaussian_filter
 
-from dualqml.data.geometry import align_eyes, crop, resize, to_grey
+from dualqml.data.geometry import align_eyes, crop, resize, to_8_bits, to_grey
 
 
 @pytest.mark.parametrize("new", [(32, 32), (7, 50), (60, 45), (41, 1), (1, 3)])
@@ -19,17 +18,38 @@ def test_resize_is_that_of_pillow(new, rng):
         np.testing.assert_allclose(resized, reference, atol=1e-5)
 
 
-def test_resize_of_bytes_is_that_of_pillow(rng):
-    smooth = gaussian_filter(rng.random((112, 92)), 3.0)
-    image = np.uint8(60 + 100 * (smooth - smooth.min()) / np.ptp(smooth))
-    reference = Image.fromarray(image).resize((32, 32), Image.Resampling.LANCZOS)
-    resized = resize(image, (32, 32))
+SIDES = st.integers(1, 70)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    old=st.tuples(SIDES, SIDES),
+    new=st.tuples(SIDES, SIDES),
+    two_values=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_resize_of_bytes_is_that_of_pillow(old, new, two_values, seed):
+    image = np.random.default_rng(seed).integers(0, 256, size=old, dtype=np.uint8)
+    if two_values:
+        # Overshoots at every edge.
+        image = np.where(image > 127, np.uint8(255), np.uint8(0))
+    lanczos = Image.Resampling.LANCZOS
+    # Across, then down: which comes first is not the same in all versions of Pillow.
+    reference = Image.fromarray(image).resize((new[1], old[0]), lanczos)
+    reference = reference.resize((new[1], new[0]), lanczos)
+    resized = resize(image, new)
     assert resized.dtype == np.uint8
-    # Pillow rounds between its two passes as well.
-    assert np.abs(resized.astype(int) - np.asarray(reference)).max() <= 1
+    np.testing.assert_array_equal(resized, np.asarray(reference))
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+def test_a_stack_of_bytes_is_resized_image_by_image(rng):
+    images = rng.integers(0, 256, size=(2, 3, 40, 31), dtype=np.uint8)
+    resized = resize(images, [12, 17])
+    for place in np.ndindex(2, 3):
+        np.testing.assert_array_equal(resized[place], resize(images[place], (12, 17)))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint16, np.float32, np.float64])
 def test_resize_stays_within_the_values_of_the_image(dtype):
     image = np.zeros((20, 20), dtype=dtype)
     image[:, 10:] = np.array(200, dtype=dtype)
@@ -59,10 +79,57 @@ def test_grey_is_that_of_pillow(rng):
     colours = rng.integers(0, 256, size=(20, 30, 3), dtype=np.uint8)
     grey = to_grey(colours)
     assert grey.dtype == np.uint8
-    reference = np.asarray(Image.fromarray(colours).convert("L"))
-    assert np.abs(grey.astype(int) - reference).max() <= 1
-    opacity = rng.integers(0, 256, size=(20, 30, 1), dtype=np.uint8)
-    np.testing.assert_array_equal(to_grey(np.dstack([colours, opacity])), grey)
+    np.testing.assert_array_equal(
+        grey, np.asarray(Image.fromarray(colours).convert("L"))
+    )
+
+
+def test_grey_over_black_is_that_of_pillow(rng):
+    # All pairs of a value and an opacity.
+    value, opacity = np.meshgrid(*2 * [np.arange(256, dtype=np.uint8)])
+    pixels = np.dstack([value, value[::-1], value[:, ::-1], opacity])
+    image = Image.fromarray(pixels)
+    black = Image.new("RGBA", image.size, (0, 0, 0, 255))
+    reference = Image.alpha_composite(black, image).convert("L")
+    np.testing.assert_array_equal(to_grey(pixels), np.asarray(reference))
+    two = np.dstack([value, opacity])
+    four = np.dstack([value, value, value, opacity])
+    np.testing.assert_array_equal(to_grey(two), to_grey(four))
+
+
+@pytest.mark.parametrize("n_colours", [1, 3])
+def test_what_is_transparent_is_black_in_every_type(n_colours, rng):
+    colours = rng.integers(0, 256, size=(6, 7, n_colours), dtype=np.uint8)
+    opacity = rng.integers(0, 2, size=(6, 7, 1), dtype=np.uint8)
+    pixels = np.concatenate([colours, 255 * opacity], axis=2)
+    grey = to_grey(colours) if n_colours == 3 else colours[..., 0]
+    expected = grey * opacity[..., 0]
+    np.testing.assert_array_equal(to_grey(pixels), expected)
+    np.testing.assert_array_equal(to_grey(pixels.astype(np.int64)), expected)
+    deep = to_grey(np.uint16(257) * pixels)
+    assert deep.dtype == np.uint16
+    np.testing.assert_array_equal(to_8_bits(deep), expected)
+    real = to_grey(pixels / 255.0)
+    np.testing.assert_allclose(255.0 * real, expected, atol=0.51)
+
+
+def test_pixels_of_any_type_become_8_bits():
+    every = np.arange(256, dtype=np.uint8)
+    assert to_8_bits(every) is every
+    for same in (
+        every.astype(np.int64),
+        every / 255.0,
+        (every / 255.0).astype(np.float32),
+        (every / 255.0).astype(np.float16),
+        np.uint16(257) * every,
+    ):
+        np.testing.assert_array_equal(to_8_bits(same), every)
+    np.testing.assert_array_equal(to_8_bits([[True, False]]), [[255, 0]])
+    deep = np.arange(65536, dtype=np.uint16)
+    np.testing.assert_array_equal(to_8_bits(deep), np.round(deep / 257.0))
+    # The type decides, not the values.
+    assert to_8_bits(np.array([255], dtype=np.uint16)) == [1]
+    assert to_8_bits(np.empty((0, 3))).dtype == np.uint8
 
 
 def test_grey_of_floats_and_of_stacks(rng):
@@ -137,7 +204,12 @@ GREY = np.zeros((10, 12))
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: to_grey(np.zeros((5, 5, 2))), "have 2 channels, not 3"),
+        (lambda: to_grey(np.zeros((5, 5, 5))), "have 5 channels, not 3"),
+        (lambda: to_8_bits([0, 256]), "other whole numbers from 0 to 255; got int"),
+        (lambda: to_8_bits([-1, 0]), "from -1 to 0"),
+        (lambda: to_8_bits([0.0, 1.01]), "got float64 from 0 to 1.01"),
+        (lambda: to_8_bits([0.0, np.nan]), "got float64 from nan to nan"),
+        (lambda: to_8_bits(["a"]), "must be numbers"),
         (lambda: to_grey(np.zeros((5, 5))), r"shape \(5, 5\), but \(..., height"),
         (lambda: crop(np.zeros(5), (0, 0, 1, 1)), r"shape \(5,\), but \(\.\.\., h"),
         (lambda: crop(GREY > 0, (0, 0, 1, 1)), "type bool are not"),

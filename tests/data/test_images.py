@@ -34,6 +34,14 @@ def test_size_is_height_then_width(tmp_path):
     assert read_image(path, (4, 6)).shape == (4, 6)
 
 
+def test_sizes_may_be_lists_and_arrays(tmp_path):
+    path = saved(tmp_path, Image.fromarray(RAMP))
+    expected, _, _ = read_images([path], (4, 6))
+    for size in ([4, 6], np.array([4, 6])):
+        found, _, _ = read_images([path], size)
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_resizing_is_antialiased(tmp_path):
     # Stripes finer than the new pixels become even grey, not aliased.
     stripes = np.tile(np.array([0, 255], dtype=np.uint8), (64, 32))
@@ -210,6 +218,7 @@ def test_nothing_left_after_skipping_is_an_error(tmp_path):
         ({"size": (8, 8), "on_error": "ignore"}, "on_error"),
         ({"size": (8, 0)}, "size"),
         ({"size": (8,)}, "size"),
+        ({"size": 8}, "size=8 is not a height and a width"),
     ],
 )
 def test_wrong_options(options, match):

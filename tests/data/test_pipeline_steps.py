@@ -14,12 +14,12 @@ from dualqml.data import load_orl
 from dualqml.data.geometry import align_eyes, crop, resize, to_grey
 from dualqml.data.photometry import PhotometricNormaliser
 from dualqml.data.pipeline_steps import Cropper, EyeAligner, GreyConverter, Resizer
-from dualqml.extractors._images import resolved_shape
+from dualqml.extractors._images import shape_or_row
 
 
 def with_eyes(rows):
     """Rows with eyes near the upper corners of their images."""
-    width = resolved_shape(None, rows.shape[1])[1]
+    width = shape_or_row(None, rows.shape[1])[1]
     eyes = np.array([0.0, -0.4, 0.2, width - 0.6], dtype=rows.dtype)
     return np.column_stack([rows, np.tile(eyes, (rows.shape[0], 1))])
 

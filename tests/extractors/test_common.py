@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import dualqml
 from dualqml import DualQMLClassifier
 from dualqml.data import EyeAligner, FaceCropper, FaceEmbedder
-from dualqml.extractors import Fisherfaces, NearestSample
+from dualqml.extractors import Fisherfaces, LocalDescriptors, NearestSample
 from dualqml.extractors.tuning import RankSearchCV
 
 
@@ -42,8 +42,8 @@ PARAMETERS = {
     }
 }
 ESTIMATORS = public_estimators()
-#: Whose input is not just any table of numbers: photographs, or images and eyes.
-SPECIAL_INPUT = {EyeAligner, FaceCropper, FaceEmbedder}
+#: Whose input is not just any table of numbers: photographs, images, and eyes.
+SPECIAL_INPUT = {EyeAligner, FaceCropper, FaceEmbedder, LocalDescriptors}
 
 
 def made(estimator):
@@ -85,7 +85,7 @@ def test_constructor_parameters_are_keyword_only(estimator):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_parameter_and_fitted_attribute_is_documented(estimator):
-    X = np.random.default_rng(0).normal(size=(20, 16))
+    X = np.random.default_rng(0).normal(size=(20, 64))
     fitted = made(estimator).fit(X, np.repeat([0, 1], 10))
     attributes = [
         name for name in vars(fitted) if name.endswith("_") and name[0] != "_"

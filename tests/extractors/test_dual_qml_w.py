@@ -20,7 +20,7 @@ METRICS = {
     "linear": {"kernel": "linear"},
     "images": {"image_shape": (4, 9), "kappa": 0.4},
     "narrow": {"width": 2.0},
-    "local": {"descriptor": "local"},
+    "local": {"descriptor": "local", "image_shape": (6, 6)},
 }
 
 

@@ -85,7 +85,8 @@ def test_features_of_a_sample_do_not_depend_on_the_others(faces, kernel, rng):
 @pytest.mark.parametrize("copies", [1, 3])
 def test_one_image_per_class_gives_kernel_principal_components(kernel, copies, rng):
     X = np.repeat(rng.normal(size=(9, 25)), copies, axis=0)
-    fitted = ERKDA(kernel=kernel).fit(X, np.repeat(np.arange(9), copies))
+    model = ERKDA(kernel=kernel, image_shape=(5, 5))
+    fitted = model.fit(X, np.repeat(np.arange(9), copies))
     features = fitted.transform(X)
     expected = KernelPCA(8, kernel="precomputed").fit_transform(fitted.kernel_(X))
     assert features.shape[1] == 8

@@ -3,6 +3,7 @@ import pytest
 
 from dualqml.core import DualQMLError
 from dualqml.extractors import _kernels
+from dualqml.extractors._images import shape_or_row
 from dualqml.extractors._kernels import (
     centred_kernel,
     median_of_pairs,
@@ -14,6 +15,8 @@ KERNELS = ["rbf", "linear", "igo"]
 
 
 def prepared(name, X, width=4.0, shape=None):
+    # These images are too small to be taken for such unless told.
+    shape = shape_or_row(shape, X.shape[1])
     return centred_kernel(name, X, width=width, image_shape=shape)[0]
 
 
@@ -46,7 +49,7 @@ def test_distances_need_products_alone_whatever_the_origin(rng):
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_values_of_the_training_samples_come_with_the_kernel(name, rng):
     X = rng.normal(size=(9, 25))
-    kernel, values = centred_kernel(name, X, width=2.0, image_shape=None)
+    kernel, values = centred_kernel(name, X, width=2.0, image_shape=(5, 5))
     np.testing.assert_allclose(values, kernel.raw(X), atol=1e-14)
     np.testing.assert_allclose(kernel.centred(values), kernel(X), atol=1e-14)
 

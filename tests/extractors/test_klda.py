@@ -85,7 +85,7 @@ def test_features_are_the_coefficients_of_the_centred_kernel(faces, rng):
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_one_sample_per_class_gives_kernel_principal_components(kernel, rng):
     X = rng.normal(size=(8, 25))
-    fitted = KernelLDA(kernel=kernel).fit(X, np.arange(8))
+    fitted = KernelLDA(kernel=kernel, image_shape=(5, 5)).fit(X, np.arange(8))
     pca = KernelPCA(7, kernel="precomputed").fit(fitted.kernel_(X))
     # Both scaled to unit deviation: only the directions are compared.
     features = fitted.transform(X)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualqml.extractors import local_descriptors as module
 from dualqml.extractors.local_descriptors import (
@@ -206,9 +207,31 @@ def test_the_estimator_is_the_function(rng):
     assert len(model.get_feature_names_out()) == expected.shape[1]
 
 
-@pytest.mark.parametrize(("n_features", "shape"), [(100, (10, 10)), (60, (1, 60))])
-def test_images_are_square_where_they_can_be(n_features, shape):
-    assert LocalDescriptors().fit(np.ones((2, n_features))).image_shape_ == shape
+class DescriptorsOfAnyRows(LocalDescriptors):
+    """Takes rows for images of one row: those of scikit-learn's checks are none."""
+
+    def _shape(self, n_features):
+        return 1, n_features
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
+
+
+@parametrize_with_checks([DescriptorsOfAnyRows()])
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_images_are_square_unless_told():
+    assert LocalDescriptors().fit(np.ones((2, 100))).image_shape_ == (10, 10)
+    told = LocalDescriptors(image_shape=[1, 60]).fit(np.ones((2, 60)))
+    assert told.image_shape_ == (1, 60)
+    # 127 features would have become 959 columns.
+    for n_features in (127, 128, 49):
+        with pytest.raises(ValueError, match=f"have {n_features} features, wh"):
+            LocalDescriptors().fit(np.ones((2, n_features)))
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,10 @@ def test_tangents_without_weight_are_none_and_need_no_images(rng):
     np.testing.assert_array_equal(
         sample_tangents(X, (3, 4), 0.1), tangent_images(X, (3, 4))
     )
-    # None means a single row of pixels here: one motion in five is left.
-    assert motion_rows(sample_tangents(X, None, 0.1), 0.1).shape == (10, 12)
+    # Of a single row of pixels one motion in three is left.
+    assert motion_rows(sample_tangents(X, [1, 12], 0.1), 0.1).shape == (10, 12)
+    with pytest.raises(ValueError, match=r"have 12 features.*tangents=0"):
+        sample_tangents(X, None, 0.1)
 
 
 def test_the_share_is_of_the_within_class_trace_if_there_is_one(rng):
@@ -81,7 +83,7 @@ def test_the_default_is_the_method_as_published(method):
     # Rows need not be images then, and their shape is not looked at.
     explicit = method(tangents=0.0, image_shape=(5, 5)).fit(X, y).transform(X)
     np.testing.assert_array_equal(published, explicit)
-    with_tangents = method(tangents=0.3).fit(X, y).transform(X)
+    with_tangents = method(tangents=0.3, image_shape=(6, 6)).fit(X, y).transform(X)
     assert published.shape[0] == with_tangents.shape[0]
     if published.shape == with_tangents.shape:
         assert np.abs(published - with_tangents).max() > 1e-3
@@ -92,7 +94,7 @@ def test_the_default_is_the_method_as_published(method):
 @pytest.mark.parametrize("method", [APCA, MFA, Fisherfaces, KernelLDA])
 def test_motions_matter_less_with_less_weight(method):
     X, y = make_data([3] * 5, 36, unit=False)
-    options = {"n_components": 4}
+    options = {"n_components": 4, "image_shape": (6, 6)}
 
     def gram(**more):
         features = method(**options, **more).fit(X, y).transform(X)
@@ -111,7 +113,8 @@ def test_motions_matter_less_with_less_weight(method):
 def test_without_differences_in_a_class_motions_are_all_there_is(method, copies):
     X, y = make_data([1] * 6, 36, unit=False)
     X, y = np.repeat(X, copies, axis=0), np.repeat(y, copies)
-    features = method(tangents=0.3).fit(X, y).transform(X)
+    model = method(tangents=0.3, image_shape=(6, 6)).fit(X, y)
+    features = model.transform(X)
     assert np.isfinite(features).all()
     assert np.linalg.matrix_rank(features) == min(features.shape[1], 5)
     # Not principal components of the samples: these know nothing of motions.
@@ -124,9 +127,8 @@ def test_without_differences_in_a_class_motions_are_all_there_is(method, copies)
 def test_rows_of_one_pixel_have_no_motions(method):
     X = np.array([[0.0], [1.0], [5.0], [6.0], [9.0], [9.5]])
     y = [0, 0, 1, 1, 2, 2]
-    np.testing.assert_array_equal(
-        method(tangents=0.3).fit(X, y).transform(X), method().fit(X, y).transform(X)
-    )
+    moved = method(tangents=0.3, image_shape=(1, 1)).fit(X, y)
+    np.testing.assert_array_equal(moved.transform(X), method().fit(X, y).transform(X))
 
 
 @by_method

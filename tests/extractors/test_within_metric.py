@@ -18,7 +18,7 @@ OPTIONS = {
     "linear": {"kernel": "linear"},
     "rbf of images": {"kernel": "rbf", "image_shape": (4, 9)},
     "linear of images": {"kernel": "linear", "image_shape": (4, 9)},
-    "local": {"descriptor": "local"},
+    "local": {"descriptor": "local", "image_shape": (6, 6)},
 }
 by_options = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 
@@ -196,13 +196,18 @@ def test_kappa_without_images_has_no_effect():
 
 
 def test_descriptors_take_images_for_square_unless_told():
-    square = WithinMetric(descriptor="local").fit(X, y)
-    told = WithinMetric(descriptor="local", image_shape=(6, 6)).fit(X, y)
-    np.testing.assert_array_equal(square.transform(NEW), told.transform(NEW))
-    other = WithinMetric(descriptor="local", image_shape=(4, 9)).fit(X, y)
-    assert np.abs(grams(other, NEW) - grams(square, NEW)).max() > 1e-3
-    plain = WithinMetric(image_shape=(6, 6)).fit(X, y)
-    assert np.abs(grams(plain, NEW) - grams(square, NEW)).max() > 1e-3
+    images, codes = make_data([4] * 6, 64, noise=1.0, unit=False, centre=False)
+
+    def gram(**options):
+        metric = WithinMetric(**options).fit(images[::2], codes[::2])
+        features = metric.transform(images[1::2])
+        return features @ features.T
+
+    square = gram(descriptor="local")
+    told = gram(descriptor="local", image_shape=(8, 8))
+    np.testing.assert_array_equal(square, told)
+    assert np.abs(gram(descriptor="local", image_shape=(4, 16)) - told).max() > 1e-3
+    assert np.abs(gram(image_shape=(8, 8)) - told).max() > 1e-3
 
 
 @pytest.mark.parametrize("descriptor", [None, "local"])

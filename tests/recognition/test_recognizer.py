@@ -408,7 +408,7 @@ def test_colour_images_and_their_kin():
         np.testing.assert_allclose(recognizer.scores(same), plain, atol=1e-9)
     for wrong, message in [
         (rng.random((1, 128)), "at least 8 x 8"),
-        (255.0 * rng.random((20, 16)), "real ones from 0 to 1"),
+        (255.0 * rng.random((20, 16)), "real numbers from 0 to 1"),
         (np.empty((0, 20, 16)), "no sample"),
     ]:
         with pytest.raises(RecognitionError, match=message):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the steps of a pipeline that change the size of images share."""
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import validate_data
 
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import ImageShape, SizeLike, read_size
 
 Rows = NDArray[np.floating]
 
@@ -21,7 +20,7 @@ Rows = NDArray[np.floating]
 class ImageStep(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of steps that change images one by one. Do not use directly."""
 
-    image_shape: ImageShape | None
+    image_shape: SizeLike | None
     n_features_in_: int
 
     def _shape_out(self, n_features: int) -> ImageShape:
@@ -68,14 +67,8 @@ class ImageStep(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _checked(self, X: ArrayLike, *, reset: bool) -> Rows:
         self._validate_params()
-        shape = self.image_shape
-        if shape is not None and (
-            len(shape) != 2 or not all(isinstance(n, Integral) and n > 0 for n in shape)
-        ):
-            raise ValueError(
-                f"image_shape={shape!r} is not a height and a width in pixels, without "
-                "channels"
-            )
+        if self.image_shape is not None:
+            read_size(self.image_shape, "image_shape")
         data: Rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=reset)
         self._shape_out(data.shape[1])
         return data

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Photographs from files, from Pillow and from arrays, all as arrays in colour."""
 
-import io
 import os
-import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualqml.data.database import DatabaseError
-from dualqml.data.images import _content, pillow, to_grey
+from dualqml.data.geometry import over_black, to_8_bits
+from dualqml.data.images import named_errors, pillow, pixels_of, read_pixels
 
 #: A path, an image of Pillow, or an 8-bit array of shape (h, w) or (h, w, 3).
 Photograph = Any
 RGB = NDArray[np.uint8]
-
-#: Modes of Pillow without colour, but for those that begin with I.
-_GREY_MODES = frozenset({"1", "F", "L", "LA", "La"})
-_TRANSPARENT_MODES = frozenset({"PA", "RGBA", "RGBa"})
 
 
 def read_rgb(photograph: Photograph, name: str) -> RGB:
@@ -50,20 +44,15 @@ def read_rgb(photograph: Photograph, name: str) -> RGB:
     """
     if isinstance(photograph, np.ndarray):
         return _from_array(photograph, name)
-    module = pillow("Image")
-    with _named_errors(name):
-        if isinstance(photograph, module.Image):
-            return _from_pillow(photograph)
-        if not isinstance(photograph, str | os.PathLike):
+    if isinstance(photograph, str | os.PathLike):
+        return _in_colour(read_pixels(Path(photograph)))
+    with named_errors(name):
+        if not isinstance(photograph, pillow("Image").Image):
             raise DatabaseError(
                 "a photograph is a path, an image of Pillow or an array, not "
                 f"{type(photograph).__name__}"
             )
-        content = _content(Path(photograph))
-        if not content:
-            raise DatabaseError("the file is empty")
-        with module.open(io.BytesIO(content)) as image:
-            return _from_pillow(image)
+        return _in_colour(pixels_of(photograph))
 
 
 def named(photograph: Photograph, otherwise: str) -> str:
@@ -122,39 +111,12 @@ def _from_array(pixels: NDArray[Any], name: str) -> RGB:
             f"{name}: an array of shape {pixels.shape}; (height, width) or (height, "
             "width, 3) is needed"
         )
-    if pixels.ndim == 2:
-        pixels = np.repeat(pixels[:, :, None], 3, axis=2)
-    return np.ascontiguousarray(pixels)
+    return np.ascontiguousarray(_in_colour(pixels))
 
 
-def _from_pillow(image: Any) -> RGB:
-    module = pillow("Image")
-    image = pillow("ImageOps").exif_transpose(image)
-    if image.mode in _GREY_MODES or image.mode.startswith("I"):
-        grey = to_grey(image, (image.height, image.width))
-        return np.repeat(grey[:, :, None], 3, axis=2)
-    if image.mode in _TRANSPARENT_MODES or "transparency" in image.info:
-        # What lies under transparent pixels is arbitrary.
-        image = image.convert("RGBA")
-        black = module.new("RGBA", image.size, (0, 0, 0, 255))
-        image = module.alpha_composite(black, image)
-    return np.asarray(image.convert("RGB"), dtype=np.uint8)
-
-
-@contextmanager
-def _named_errors(name: str) -> Iterator[None]:
-    """Turn the errors of Pillow into those of `dualqml.data.images`."""
-    module = pillow("Image")
-    try:
-        with warnings.catch_warnings():
-            # Pillow only warns of images up to twice its limit.
-            warnings.simplefilter("error", module.DecompressionBombWarning)
-            yield
-    except module.UnidentifiedImageError as error:
-        raise DatabaseError(f"{name}: not an image of a known format") from error
-    except (module.DecompressionBombError, module.DecompressionBombWarning) as error:
-        raise DatabaseError(f"{name}: refused as too large: {error}") from error
-    # Pillow's decoders raise almost anything on damaged files.
-    except Exception as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise DatabaseError(f"{name}: {reason}") from error
+def _in_colour(pixels: NDArray[Any]) -> RGB:
+    whole = to_8_bits(pixels)
+    if whole.ndim == 2:
+        return np.repeat(whole[:, :, None], 3, axis=2)
+    # What lies under transparent pixels is arbitrary.
+    return over_black(whole) if whole.shape[2] == 4 else whole

@@ -10,13 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualqml.data.database import Database, DatabaseError
-from dualqml.data.images import (
-    IMAGE_EXTENSIONS,
-    OnError,
-    pillow,
-    read_image,
-    to_grey,
-)
+from dualqml.data.geometry import standard_grey
+from dualqml.data.images import IMAGE_EXTENSIONS, OnError, read_image
 from dualqml.data.named import (
     RESEARCH_ONLY,
     ImageFile,
@@ -27,6 +22,7 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
+from dualqml.extractors._images import SizeLike
 
 SOURCE = Source(
     title="AR",
@@ -54,7 +50,7 @@ _RAW_HEIGHT, _RAW_WIDTH = 576, 768
 def load_ar(
     root: str | os.PathLike[str],
     *,
-    size: tuple[int, int] = (32, 32),
+    size: SizeLike = (32, 32),
     on_error: OnError = "raise",
     subset: Literal["paper", "all"] = "paper",
 ) -> Database:
@@ -72,7 +68,7 @@ def load_ar(
     ----------
     root : path
         Folder of the files, which may be in folders below it.
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
         What happens to files that cannot be read: an error that names them, or
@@ -134,5 +130,4 @@ def _read(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
             f"{path}: {pixels.size} bytes, a raw image of AR has {expected}"
         )
     planes = pixels.reshape(3, _RAW_HEIGHT, _RAW_WIDTH)
-    image = pillow("Image").fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
-    return to_grey(image, size)
+    return standard_grey(planes.transpose(1, 2, 0), size, colour=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 
 from dualqml.data.database import Database, DatabaseError
+from dualqml.extractors._images import SizeLike, read_size
 
 
 def load_npz(
@@ -85,9 +86,7 @@ def load_npz(
     )
 
 
-def load_mat(
-    path: str | os.PathLike[str], *, shape: tuple[int, int] = (32, 32)
-) -> Database:
+def load_mat(path: str | os.PathLike[str], *, shape: SizeLike = (32, 32)) -> Database:
     """Load images from a MATLAB file in the manner of Deng Cai's collections.
 
     Parameters
@@ -96,7 +95,7 @@ def load_mat(
         A ``.mat`` file, of version 7 or older, with ``fea``, one image a row, its
         pixels column after column with values from 0 to 255, and ``gnd``, the
         integer subject of each row.
-    shape : tuple of int, default=(32, 32)
+    shape : sequence of int, default=(32, 32)
         Height and width of the images, which the file does not say.
 
     Returns
@@ -112,6 +111,10 @@ def load_mat(
     """
     path = Path(path)
     try:
+        height, width = read_size(shape, "shape")
+    except ValueError as error:
+        raise DatabaseError(str(error)) from error
+    try:
         content = loadmat(path, variable_names=("fea", "gnd"))
     except NotImplementedError as error:
         raise DatabaseError(
@@ -124,7 +127,6 @@ def load_mat(
             f"{path} cannot be read as a MATLAB file: {error}"
         ) from error
     rows, subjects = (_numbers(path, content, name) for name in ("fea", "gnd"))
-    height, width = shape
     if rows.ndim != 2 or rows.shape[1] != height * width:
         raise DatabaseError(
             f"{path}: fea has shape {rows.shape}; images of {height} x {width} need "

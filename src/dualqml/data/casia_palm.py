@@ -18,6 +18,7 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
+from dualqml.extractors._images import SizeLike
 
 _PEOPLE = 312
 SOURCE = Source(
@@ -42,7 +43,7 @@ _NAME = re.compile(r"(\d{4})_([mf])_([lr])_(\d{1,2})", re.IGNORECASE)
 def load_casia_palm(
     root: str | os.PathLike[str],
     *,
-    size: tuple[int, int] = (32, 32),
+    size: SizeLike = (32, 32),
     on_error: OnError = "raise",
     subject: Literal["hand", "person"] = "hand",
 ) -> Database:
@@ -56,7 +57,7 @@ def load_casia_palm(
     ----------
     root : path
         Folder of the files, which may be in folders below it.
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
         What happens to files that cannot be read: an error that names them, or

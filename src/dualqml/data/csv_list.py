@@ -10,6 +10,7 @@ import numpy as np
 
 from dualqml.data.database import Database, DatabaseError
 from dualqml.data.images import OnError, read_images
+from dualqml.extractors._images import SizeLike
 
 _COLUMNS = ("path", "subject", "visit", "view")
 _REQUIRED = 2
@@ -18,7 +19,7 @@ _REQUIRED = 2
 def load_csv(
     path: str | os.PathLike[str],
     *,
-    size: tuple[int, int] = (32, 32),
+    size: SizeLike = (32, 32),
     on_error: OnError = "raise",
 ) -> Database:
     """Load the images that a CSV file lists.
@@ -30,7 +31,7 @@ def load_csv(
         ``path`` and ``subject``, and where you have them ``visit`` (an integer) and
         ``view`` (any text), in any order. Relative paths start at the folder of the
         list.
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
         What happens to images that are missing or cannot be read: an error that

@@ -18,6 +18,7 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
+from dualqml.extractors._images import SizeLike
 
 SOURCE = Source(
     title="FERET",
@@ -44,7 +45,7 @@ _SMALL_POSES = frozenset({"ba", "bd", "be", "bf", "bg", "bj", "bk"})
 def load_feret(
     root: str | os.PathLike[str],
     *,
-    size: tuple[int, int] = (32, 32),
+    size: SizeLike = (32, 32),
     on_error: OnError = "raise",
     subset: Literal["paper", "all"] = "paper",
 ) -> Database:
@@ -61,7 +62,7 @@ def load_feret(
     ----------
     root : path
         Folder of the files, which may be in folders below it.
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
         What happens to files that cannot be read: an error that names them, or

@@ -10,12 +10,13 @@ import numpy as np
 
 from dualqml.data.database import Database, DatabaseError
 from dualqml.data.images import OnError, find_files, find_images, first_few, read_images
+from dualqml.extractors._images import SizeLike
 
 
 def load_folder(
     root: str | os.PathLike[str],
     *,
-    size: tuple[int, int] = (32, 32),
+    size: SizeLike = (32, 32),
     on_error: OnError = "raise",
 ) -> Database:
     """Load images from one folder for each person.
@@ -28,7 +29,7 @@ def load_folder(
     ----------
     root : path
         Folder of the people's folders.
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
         What happens to files that cannot be read: an error that names them, or

@@ -20,6 +20,7 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
+from dualqml.extractors._images import SizeLike
 
 SOURCE = Source(
     title="FRGC v2.0",
@@ -45,7 +46,7 @@ _PER_SUBJECT = SOURCE.images // SOURCE.subjects
 def load_frgc(
     root: str | os.PathLike[str],
     *,
-    size: tuple[int, int] = (32, 32),
+    size: SizeLike = (32, 32),
     on_error: OnError = "raise",
     subset: Literal["paper", "all"] = "paper",
     per_subject: int = _PER_SUBJECT,
@@ -61,7 +62,7 @@ def load_frgc(
     ----------
     root : path
         Folder of the files, which may be in folders below it.
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
         What happens to files that cannot be read: an error that names them, or

@@ -6,7 +6,8 @@ import importlib
 import io
 import os
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 
 from dualqml.core import MissingDependencyError
 from dualqml.data.database import DatabaseError
+from dualqml.data.geometry import standard_grey
+from dualqml.extractors._images import SizeLike, read_size
 
 OnError = Literal["raise", "skip"]
 
@@ -29,6 +32,9 @@ _JUNK = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 # No image of the known databases is near this size unpacked.
 _MAX_UNPACKED = 2**28
 _NAMED = 5
+# Modes of Pillow with opacity, and those of grey.
+_TRANSPARENT = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
+_GREY = frozenset({"1", "L"})
 
 
 def find_files(root: str | os.PathLike[str]) -> list[Path]:
@@ -115,7 +121,7 @@ def find_images(
     return [path for path in find_files(root) if extension(path) in extensions]
 
 
-def read_image(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
+def read_image(path: Path, size: SizeLike) -> NDArray[np.uint8]:
     """Read one image file as a grey image.
 
     Colour becomes luminance, 16 bits are scaled to 8, transparent parts become
@@ -126,7 +132,7 @@ def read_image(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
     ----------
     path : Path
         The file.
-    size : tuple of int
+    size : sequence of int
         Height and width to which the image is resized, with antialiasing.
 
     Returns
@@ -141,24 +147,55 @@ def read_image(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
     MissingDependencyError
         Pillow is not installed.
     """
+    pixels = read_pixels(path)
+    return standard_grey(pixels, size, colour=pixels.ndim == 3)
+
+
+def read_pixels(path: Path) -> NDArray[Any]:
+    """Read one image file as it is, upright.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    ndarray of shape (height, width) or (height, width, 3 or 4)
+        As from `pixels_of`.
+
+    Raises
+    ------
+    DatabaseError
+        The file is empty, damaged, no image or suspiciously large.
+    MissingDependencyError
+        Pillow is not installed.
+    """
+    with named_errors(str(path)):
+        content = _content(path)
+        if not content:
+            raise DatabaseError("the file is empty")
+        with pillow("Image").open(io.BytesIO(content)) as image:
+            return pixels_of(image)
+
+
+@contextmanager
+def named_errors(name: str) -> Iterator[None]:
+    """Turn the errors of Pillow into a DatabaseError that names the image."""
     module = pillow("Image")
     try:
         with warnings.catch_warnings():
             # Pillow only warns of images up to twice its limit.
             warnings.simplefilter("error", module.DecompressionBombWarning)
-            content = _content(path)
-            if not content:
-                raise DatabaseError("the file is empty")
-            with module.open(io.BytesIO(content)) as image:
-                return to_grey(pillow("ImageOps").exif_transpose(image), size)
+            yield
     except module.UnidentifiedImageError as error:
-        raise DatabaseError(f"{path}: not an image of a known format") from error
+        raise DatabaseError(f"{name}: not an image of a known format") from error
     except (module.DecompressionBombError, module.DecompressionBombWarning) as error:
-        raise DatabaseError(f"{path}: refused as too large: {error}") from error
+        raise DatabaseError(f"{name}: refused as too large: {error}") from error
     # Pillow's decoders raise almost anything on damaged files.
     except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise DatabaseError(f"{path}: {reason}") from error
+        raise DatabaseError(f"{name}: {reason}") from error
 
 
 def _content(path: Path) -> bytes:
@@ -173,34 +210,41 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def to_grey(image: Any, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """Convert an image of Pillow to a grey array of the given height and width."""
-    module = pillow("Image")
-    if image.mode == "F":
+def pixels_of(image: Any) -> NDArray[Any]:
+    """The pixels of an image of Pillow, upright, for `standard_grey`.
+
+    Parameters
+    ----------
+    image : PIL.Image.Image
+        An image of any mode but floating-point.
+
+    Returns
+    -------
+    ndarray of shape (height, width) or (height, width, 3 or 4)
+        Grey of 8 or 16 bits, or 8 bits of red, green and blue, with opacity where
+        there is any.
+
+    Raises
+    ------
+    DatabaseError
+        The pixels have more than 16 bits.
+    """
+    upright = pillow("ImageOps").exif_transpose(image)
+    if upright.mode == "F":
         raise DatabaseError("floating-point pixels; save it with 8 or 16 bits")
-    if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64)
+    if upright.mode.startswith("I"):
+        values = np.asarray(upright).astype(np.int64)
         if values.min() < 0 or values.max() > 65535:
             raise DatabaseError("pixels of more than 16 bits; save it with 8 or 16")
-        image = module.fromarray(np.round(values / 257).astype(np.uint8))
-    elif image.mode in {"RGBA", "RGBa", "LA", "La", "PA"} or "transparency" in (
-        image.info
-    ):
-        # What lies under transparent pixels is arbitrary.
-        image = image.convert("RGBA")
-        black = module.new("RGBA", image.size, (0, 0, 0, 255))
-        image = module.alpha_composite(black, image).convert("L")
-    elif image.mode in {"1", "L"}:
-        image = image.convert("L")
-    else:
-        image = image.convert("RGB").convert("L")
-    resized = image.resize((size[1], size[0]), module.Resampling.LANCZOS)
-    return np.asarray(resized, dtype=np.uint8)
+        return values.astype(np.uint16)
+    if upright.mode in _TRANSPARENT or "transparency" in upright.info:
+        return np.asarray(upright.convert("RGBA"))
+    return np.asarray(upright.convert("L" if upright.mode in _GREY else "RGB"))
 
 
 def read_images(
     paths: Sequence[Path],
-    size: tuple[int, int],
+    size: SizeLike,
     on_error: OnError = "raise",
     *,
     names: Sequence[str] | None = None,
@@ -212,7 +256,7 @@ def read_images(
     ----------
     paths : sequence of Path
         The files.
-    size : tuple of int
+    size : sequence of int
         Height and width of the images.
     on_error : {"raise", "skip"}, default="raise"
         What happens to files that cannot be read: one error after all were
@@ -238,14 +282,16 @@ def read_images(
     """
     if on_error not in ("raise", "skip"):
         raise DatabaseError(f'on_error must be "raise" or "skip", not {on_error!r}')
-    if len(size) != 2 or min(size) < 1:
-        raise DatabaseError(f"size must be a height and a width, not {size!r}")
-    images = np.empty((len(paths), *size), dtype=np.uint8)
+    try:
+        shape = read_size(size)
+    except ValueError as error:
+        raise DatabaseError(str(error)) from error
+    images = np.empty((len(paths), *shape), dtype=np.uint8)
     kept: list[int] = []
     skipped: list[str] = []
     for place, path in enumerate(paths):
         try:
-            images[place] = read(path, size)
+            images[place] = read(path, shape)
         except DatabaseError as error:
             prefix = f"{names[place]}: " if names is not None else ""
             skipped.append(f"{prefix}{error}")

@@ -21,6 +21,7 @@ from dualqml.data.images import (
     read_image,
     read_images,
 )
+from dualqml.extractors._images import SizeLike
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def warn_if_incomplete(files: list[ImageFile], source: Source) -> None:
 def read_named(
     files: list[ImageFile],
     source: Source,
-    size: tuple[int, int],
+    size: SizeLike,
     on_error: OnError,
     read: Callable[[Path, tuple[int, int]], NDArray[np.uint8]] = read_image,
 ) -> Database:

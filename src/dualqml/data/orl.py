@@ -15,6 +15,7 @@ from dualqml.core import DualQMLError, MissingDependencyError
 from dualqml.data.database import Database
 from dualqml.data.images import pillow, read_images
 from dualqml.data.named import Source
+from dualqml.extractors._images import SizeLike
 
 SOURCE = Source(
     title="ORL",
@@ -37,12 +38,12 @@ _PEOPLE, _IMAGES_EACH = 40, 10
 _FILE = re.compile(r"ORL_faces/s(\d+)/(\d+)\.pgm$")
 
 
-def load_orl(size: tuple[int, int] = (32, 32)) -> Database:
+def load_orl(size: SizeLike = (32, 32)) -> Database:
     """Load the ORL (AT&T, Olivetti) face database.
 
     Parameters
     ----------
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which the 112 x 92 images are resized, with
         antialiasing.
 

@@ -29,7 +29,7 @@ from dualqml.data.faces import (
 from dualqml.data.geometry import align_eyes, to_grey
 from dualqml.data.images import first_few, pillow
 from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike, read_size
 
 Several = Literal["error", "largest"]
 
@@ -122,7 +122,7 @@ class FaceCropper(_FaceStep):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "size": [tuple, list],
+        "size": ["array-like"],
         "several": [StrOptions({"error", "largest"})],
         "upsample": [Interval(Integral, 0, MAX_UPSAMPLE, closed="both")],
         "eye_row": [Interval(Real, 0, 1, closed="neither")],
@@ -132,7 +132,7 @@ class FaceCropper(_FaceStep):
     def __init__(
         self,
         *,
-        size: ImageShape = (32, 32),
+        size: SizeLike = (32, 32),
         several: Several = "error",
         upsample: int = 1,
         eye_row: float = 0.35,
@@ -168,16 +168,14 @@ class FaceCropper(_FaceStep):
         """
         self._validate_params()
         dlib()
-        # An image without memory: only the size counts.
-        blank = np.broadcast_to(np.uint8(0), (1, 2))
-        height, width = align_eyes(blank, (0, 0), (0, 1), self.size).shape
+        height, width = read_size(self.size)
         faces = [self._cut(read_rgb(one, name), name) for one, name in each_named(X)]
         return np.array(faces, dtype=np.uint8).reshape(-1, height, width)
 
     def _cut(self, pixels: RGB, name: str) -> NDArray[np.uint8]:
         face, _ = self._one_face(pixels, name)
         eyes = np.array([face.left_eye, face.right_eye])
-        height, width = self.size
+        height, width = read_size(self.size)
         # Pixels of the photograph that become one.
         ratio = hypot(*(eyes[1] - eyes[0])) / (self.eye_distance * width)
         # Blurring a close-up of many megapixels takes longer than all the rest.

@@ -12,7 +12,12 @@ from sklearn.utils.validation import validate_data
 
 from dualqml.core.arrays import Array
 from dualqml.extractors._compat import StrOptions
-from dualqml.extractors._images import ImageShape, at_unit_scale, resolved_shape
+from dualqml.extractors._images import (
+    ImageShape,
+    SizeLike,
+    at_unit_scale,
+    shape_or_row,
+)
 from dualqml.extractors._neighbours import unit_rows
 
 Photometry = Literal[
@@ -85,14 +90,14 @@ class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "method": [StrOptions(set(get_args(Photometry)))],
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
         self,
         *,
         method: Photometry = "unit-norm",
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.method = method
         self.image_shape = image_shape
@@ -141,7 +146,7 @@ class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
                 "Negative values in data passed to method='tan-triggs', which takes "
                 f"black for zero: the least is {data.min():g}. Do not centre before."
             )
-        return data, resolved_shape(self.image_shape, data.shape[1])
+        return data, shape_or_row(self.image_shape, data.shape[1])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

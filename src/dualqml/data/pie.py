@@ -17,6 +17,7 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
+from dualqml.extractors._images import SizeLike
 
 SOURCE = Source(
     title="CMU PIE",
@@ -49,7 +50,7 @@ _FRONTAL = "27"
 def load_pie(
     root: str | os.PathLike[str],
     *,
-    size: tuple[int, int] = (32, 32),
+    size: SizeLike = (32, 32),
     on_error: OnError = "raise",
     subset: Literal["paper", "all"] = "paper",
 ) -> Database:
@@ -66,7 +67,7 @@ def load_pie(
     ----------
     root : path
         Folder of the subjects' folders.
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
         What happens to files that cannot be read: an error that names them, or

@@ -14,7 +14,7 @@ import numpy as np
 from dualqml.data._image_step import ImageStep, Rows
 from dualqml.data.geometry import align_eyes, crop, resize, to_grey
 from dualqml.extractors._compat import Interval
-from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._images import ImageShape, SizeLike, read_size, shape_or_row
 
 #: Columns behind the pixels: row and column of the left eye, then of the right.
 _EYE_COLUMNS = 4
@@ -63,15 +63,15 @@ class GreyConverter(ImageStep):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
     }
 
-    def __init__(self, *, image_shape: ImageShape | None = None) -> None:
+    def __init__(self, *, image_shape: SizeLike | None = None) -> None:
         self.image_shape = image_shape
 
     def _shape_out(self, n_features: int) -> ImageShape:
         n_channels = _n_channels(self.image_shape, n_features)
-        return resolved_shape(self.image_shape, n_features // n_channels)
+        return shape_or_row(self.image_shape, n_features // n_channels)
 
     def _changed(self, rows: Rows) -> Rows:
         shape = self._shape_out(rows.shape[1])
@@ -120,20 +120,20 @@ class Cropper(ImageStep):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "box": [tuple, list, None],
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
         self,
         *,
         box: tuple[int, int, int, int] | None = None,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.box = box
         self.image_shape = image_shape
 
     def _shape_out(self, n_features: int) -> ImageShape:
-        shape = resolved_shape(self.image_shape, n_features)
+        shape = shape_or_row(self.image_shape, n_features)
         if self.box is None:
             return shape
         try:
@@ -146,7 +146,7 @@ class Cropper(ImageStep):
     def _changed(self, rows: Rows) -> Rows:
         if self.box is None:
             return rows.copy()
-        shape = resolved_shape(self.image_shape, rows.shape[1])
+        shape = shape_or_row(self.image_shape, rows.shape[1])
         # A view would keep the whole images in memory.
         cut: Rows = crop(rows.reshape(-1, *shape), self.box).copy()
         return cut.reshape(rows.shape[0], -1)
@@ -192,25 +192,25 @@ class Resizer(ImageStep):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "size": [tuple, list],
-        "image_shape": [tuple, list, None],
+        "size": ["array-like"],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
         self,
         *,
-        size: ImageShape = (32, 32),
-        image_shape: ImageShape | None = None,
+        size: SizeLike = (32, 32),
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.size = size
         self.image_shape = image_shape
 
     def _shape_out(self, n_features: int) -> ImageShape:
-        resolved_shape(self.image_shape, n_features)
-        return _checked_size(self.size)
+        shape_or_row(self.image_shape, n_features)
+        return read_size(self.size)
 
     def _changed(self, rows: Rows) -> Rows:
-        shape = resolved_shape(self.image_shape, rows.shape[1])
+        shape = shape_or_row(self.image_shape, rows.shape[1])
         resized: Rows = resize(rows.reshape(-1, *shape), self.size)
         return resized.reshape(rows.shape[0], -1)
 
@@ -272,19 +272,19 @@ class EyeAligner(ImageStep):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "size": [tuple, list],
+        "size": ["array-like"],
         "eye_row": [Interval(Real, 0, 1, closed="neither")],
         "eye_distance": [Interval(Real, 0, 1, closed="neither")],
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
         self,
         *,
-        size: ImageShape = (32, 32),
+        size: SizeLike = (32, 32),
         eye_row: float = 0.35,
         eye_distance: float = 0.5,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.size = size
         self.eye_row = eye_row
@@ -300,7 +300,7 @@ class EyeAligner(ImageStep):
                 "the row and column of its right eye"
             )
         try:
-            return resolved_shape(self.image_shape, n_pixels)
+            return shape_or_row(self.image_shape, n_pixels)
         except ValueError as error:
             raise ValueError(
                 f"{error} The last four of the {n_features} columns of X are those of "
@@ -309,11 +309,11 @@ class EyeAligner(ImageStep):
 
     def _shape_out(self, n_features: int) -> ImageShape:
         self._shape_in(n_features)
-        return _checked_size(self.size)
+        return read_size(self.size)
 
     def _changed(self, rows: Rows) -> Rows:
         shape = self._shape_in(rows.shape[1])
-        height, width = _checked_size(self.size)
+        height, width = read_size(self.size)
         aligned = np.empty((rows.shape[0], height * width), rows.dtype)
         for place, row in enumerate(rows):
             # Plain numbers, for errors that can be read.
@@ -343,20 +343,14 @@ class EyeAligner(ImageStep):
         return tags
 
 
-def _checked_size(size: ImageShape) -> ImageShape:
-    # Whatever `resize` takes is a size: one pixel is enough to ask it.
-    height, width = resize(np.zeros((1, 1)), size).shape
-    return height, width
-
-
-def _n_channels(image_shape: ImageShape | None, n_features: int) -> int:
+def _n_channels(image_shape: SizeLike | None, n_features: int) -> int:
     """Features of a pixel: 1 of a grey one, 3 of a coloured one."""
     if image_shape is not None:
-        height, width = image_shape
+        height, width = read_size(image_shape, "image_shape")
         n_channels, rest = divmod(n_features, height * width)
         if rest or n_channels not in (1, 3):
             raise ValueError(
-                f"image_shape={tuple(image_shape)} has {height * width} pixels, but "
+                f"image_shape={(height, width)} has {height * width} pixels, but "
                 f"the rows of X have {n_features} features, neither as many (grey) "
                 f"nor {3 * height * width} (red, green and blue of every pixel). Give "
                 "the height and width of the images that were flattened into the "

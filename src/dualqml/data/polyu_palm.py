@@ -15,6 +15,7 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
+from dualqml.extractors._images import SizeLike
 
 SOURCE = Source(
     title="PolyU palmprint",
@@ -36,7 +37,7 @@ _NAME = re.compile(r"PolyU_(\d{1,4})_([FS])_(\d{1,2})", re.IGNORECASE)
 def load_polyu_palm(
     root: str | os.PathLike[str],
     *,
-    size: tuple[int, int] = (32, 32),
+    size: SizeLike = (32, 32),
     on_error: OnError = "raise",
 ) -> Database:
     """Load the PolyU palmprint database from its files.
@@ -50,7 +51,7 @@ def load_polyu_palm(
     ----------
     root : path
         Folder of the files, which may be in folders below it.
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
         What happens to files that cannot be read: an error that names them, or

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
-from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._images import ImageShape, SizeLike, resolved_shape
 from dualqml.extractors._memory import require_pairs
 from dualqml.extractors._motions import image_gradients
 from dualqml.extractors._neighbours import gram_distances, squared_distances
@@ -163,7 +163,7 @@ def centred_kernel(
     X: Array,
     *,
     width: float,
-    image_shape: ImageShape | None,
+    image_shape: SizeLike | None,
     gram: Array | None = None,
 ) -> tuple[CentredKernel, Array]:
     """Prepare a kernel for training samples.
@@ -177,7 +177,7 @@ def centred_kernel(
         Training samples.
     width : float
         The s2 of "rbf" in units of the median squared distance of the samples.
-    image_shape : tuple of int or None
+    image_shape : sequence of int or None
         Height and width of the images, for "igo".
     gram : ndarray of shape (n_samples, n_samples), optional
         Scalar products of the samples less any common vector, if they are known;
@@ -197,7 +197,7 @@ def centred_kernel(
     """
     shape = (1, X.shape[1])
     if name == "igo":
-        shape = resolved_shape(image_shape, X.shape[1])
+        shape = resolved_shape(image_shape, X.shape[1], without="kernel='rbf'")
         if X.shape[1] == 1:
             raise ValueError(
                 "kernel='igo' compares the gradients of images, and an image of one "
@@ -253,7 +253,7 @@ class KernelExtractor(SupervisedExtractor):
     kernel: KernelName
     width: float
     tangents: float
-    image_shape: ImageShape | None
+    image_shape: SizeLike | None
 
     def _learn(self, K: Array, codes: Index, derivatives: Array) -> Array:
         raise TypeError(f"{type(self).__name__} does not say what it learns")

@@ -10,18 +10,18 @@ import numpy as np
 
 from dualqml.core.arrays import Array
 from dualqml.extractors._graphs import SAME_SAMPLE
-from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._images import SizeLike, resolved_shape
 from dualqml.extractors._motions import tangent_images
 
 
-def sample_tangents(X: Array, image_shape: ImageShape | None, weight: float) -> Array:
+def sample_tangents(X: Array, image_shape: SizeLike | None, weight: float) -> Array:
     """Tangents of the samples, none where they have no weight.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
         Images, one a row.
-    image_shape : tuple of int or None
+    image_shape : sequence of int or None
         Height and width of the images. Looked at only where there is a weight:
         without, the rows need not be images.
     weight : float
@@ -34,7 +34,8 @@ def sample_tangents(X: Array, image_shape: ImageShape | None, weight: float) -> 
     """
     if weight == 0.0:
         return np.empty((0, *X.shape))
-    return tangent_images(X, resolved_shape(image_shape, X.shape[1]))
+    shape = resolved_shape(image_shape, X.shape[1], without="tangents=0")
+    return tangent_images(X, shape)
 
 
 def motion_rows(tangents: Array, weight: float) -> Array:

@@ -10,7 +10,7 @@ from scipy.linalg import cholesky, solve_triangular
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import LinearExtractor
 from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors._subspace import (
     class_means,
     principal_directions,
@@ -66,7 +66,7 @@ class APCA(LinearExtractor):
         published. Needs rows that are images.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for `tangents`. None
-        means square images if the number of features is a square, else one row.
+        means square images of at least 8 x 8 pixels, and other rows are an error.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class APCA(LinearExtractor):
         "ridge": [Interval(Real, 0, None, closed="left")],
         "whiten": ["boolean"],
         "tangents": [Interval(Real, 0, None, closed="left")],
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
@@ -124,7 +124,7 @@ class APCA(LinearExtractor):
         ridge: float = 1e-3,
         whiten: bool = True,
         tangents: float = 0.0,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.n_components = n_components
         self.eta = eta

@@ -12,7 +12,7 @@ from dualqml.core import DualQMLError
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import LinearExtractor
 from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._images import ImageShape, SizeLike, shape_or_row
 from dualqml.extractors._memory import require_pairs
 from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors._subspace import definite_factor, shrunk, span_pca
@@ -118,7 +118,7 @@ class CFA(LinearExtractor):
         "ridge": [Interval(Real, 0, None, closed="left")],
         "mode": [StrOptions({"2d", "1d"})],
         "energy": [Interval(Real, 0, 1, closed="right")],
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
@@ -129,7 +129,7 @@ class CFA(LinearExtractor):
         ridge: float = 0.1,
         mode: Literal["2d", "1d"] = "2d",
         energy: float = 0.98,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.filter = filter
         self.alpha = alpha
@@ -152,7 +152,7 @@ class CFA(LinearExtractor):
             pca = span_pca(data)
             pca = pca.first(pca.n_for_energy(self.energy))
             return pca.mean, pca.basis @ regression_filters(pca.coordinates, codes)
-        shape = resolved_shape(self.image_shape, data.shape[1])
+        shape = shape_or_row(self.image_shape, data.shape[1])
         require_pairs('CFA with filter="otf"', data.shape[0], 3)
         return None, otf_filters(unit_rows(data), codes, shape, alpha, self.ridge)
 

@@ -13,7 +13,7 @@ from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._compat import Interval, StrOptions
 from dualqml.extractors._geometry import Geometry
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors._prepared import PreparedSamples
 from dualqml.extractors.dual_qml_classifier import DualQMLClassifier, Rule
 from dualqml.extractors.within_metric import Descriptor, KernelChoice, WithinMetric
@@ -53,7 +53,8 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         Variance of the kernel in units of the median squared distance.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X. None means that the
-        rows are not images, or with a `descriptor` that they are square.
+        rows are not images, or with a `descriptor` that they are square images
+        of at least 8 x 8 pixels.
     kappa : float, default=0.2
         Share of small affine motions in the prior, for images.
     descriptor : {"local"}, default=None
@@ -112,7 +113,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         own_weight: float = 0.5,
         kernel: KernelChoice = "auto",
         width: float = 16.0,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
         kappa: float = 0.2,
         descriptor: Descriptor | None = None,
         tol: float = 1e-6,

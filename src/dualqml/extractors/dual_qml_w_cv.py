@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._folds import RecognitionFold, rank_loss, recognition_folds
 from dualqml.extractors._geometry import Geometry, KernelGeometry
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors._neighbours import class_similarities
 from dualqml.extractors._pinned import PinnedFilters
 from dualqml.extractors._prepared import PreparedSamples
@@ -55,7 +55,8 @@ class DualQMLWCV(DualQMLW):
         lambda, and rho about the chosen one.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X. None means that the
-        rows are not images, or with a `descriptor` that they are square.
+        rows are not images, or with a `descriptor` that they are square images
+        of at least 8 x 8 pixels.
     kappa : float, default=0.2
         Share of small affine motions in the prior, for images.
     descriptor : {"local"}, default=None
@@ -142,7 +143,7 @@ class DualQMLWCV(DualQMLW):
         own_weight: float = 0.5,
         kernel: KernelChoice = "auto",
         widths: Sequence[float] = (16.0, 4.0),
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
         kappa: float = 0.2,
         descriptor: Descriptor | None = None,
         tol: float = 1e-6,

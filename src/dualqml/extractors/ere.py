@@ -8,7 +8,7 @@ from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import LinearExtractor
 from dualqml.extractors._compat import Interval
 from dualqml.extractors._eigenspectrum import eigenspectrum_directions
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors._subspace import span_pca
 from dualqml.extractors._tangents import motion_rows, sample_tangents
 
@@ -44,7 +44,7 @@ class ERE(LinearExtractor):
         published. Needs rows that are images.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for `tangents`. None
-        means square images if the number of features is a square, else one row.
+        means square images of at least 8 x 8 pixels, and other rows are an error.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class ERE(LinearExtractor):
         "mu": [Interval(Real, 0, None, closed="left")],
         "centre": ["boolean"],
         "tangents": [Interval(Real, 0, None, closed="left")],
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
@@ -94,7 +94,7 @@ class ERE(LinearExtractor):
         mu: float = 1.0,
         centre: bool = True,
         tangents: float = 0.0,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.n_components = n_components
         self.mu = mu

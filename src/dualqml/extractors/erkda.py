@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._compat import Interval, StrOptions
 from dualqml.extractors._eigenspectrum import eigenspectrum_directions
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors._kernels import KernelExtractor, KernelName
 from dualqml.extractors._tangents import motion_rows
 
@@ -54,8 +54,8 @@ class ERKDA(KernelExtractor):
         not the kernel "igo", whose derivatives are not known here.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for "igo" and for
-        `tangents`. None means square images if the number of features is a
-        square, else one row.
+        `tangents`. None means square images of at least 8 x 8 pixels, and other
+        rows are an error.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class ERKDA(KernelExtractor):
         "width": [Interval(Real, 0, None, closed="neither")],
         "mu": [Interval(Real, 0, None, closed="left")],
         "tangents": [Interval(Real, 0, None, closed="left")],
-        "image_shape": [tuple, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
@@ -117,7 +117,7 @@ class ERKDA(KernelExtractor):
         width: float = 4.0,
         mu: float = 1.0,
         tangents: float = 0.0,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel

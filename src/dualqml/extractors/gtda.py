@@ -12,7 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import LinearExtractor
 from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._images import (
+    ImageShape,
+    SizeLike,
+    read_size,
+    shape_or_row,
+)
 from dualqml.extractors._subspace import (
     RANK_TOLERANCE,
     class_means,
@@ -38,7 +43,8 @@ class GTDA(LinearExtractor):
     ----------
     image_shape : tuple of int, default=None
         Height and width of the images. None means a square where n_features is
-        a square number, else one row of pixels.
+        a square number; other rows are vectors, which are tensors too: images of
+        one row, whose only basis is that of the columns.
     n_dims : tuple of int, default=None
         Height and width of the reduced images. None means half of each side,
         rounded up: 16 x 16 for 32 x 32. Our choice.
@@ -116,8 +122,8 @@ class GTDA(LinearExtractor):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "image_shape": [tuple, list, None],
-        "n_dims": [tuple, list, None],
+        "image_shape": ["array-like", None],
+        "n_dims": ["array-like", None],
         "order": [StrOptions({"svd", "eig"})],
         "lda": ["boolean"],
         "shrinkage": [Interval(Real, 0, None, closed="left")],
@@ -130,8 +136,8 @@ class GTDA(LinearExtractor):
     def __init__(
         self,
         *,
-        image_shape: ImageShape | None = None,
-        n_dims: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
+        n_dims: SizeLike | None = None,
         order: Order = "svd",
         lda: bool = True,
         shrinkage: float = 0.1,
@@ -151,7 +157,7 @@ class GTDA(LinearExtractor):
         self.zeta = zeta
 
     def _learn(self, data: Array, codes: Index) -> tuple[Array | None, Array]:
-        shape = resolved_shape(self.image_shape, data.shape[1])
+        shape = shape_or_row(self.image_shape, data.shape[1])
         n_dims = resolved_dims(self.n_dims, shape)
         between, within = deviation_images(data, codes, shape)
         self.zeta_ = float(
@@ -224,12 +230,12 @@ class TensorBases:
     converged: bool
 
 
-def resolved_dims(n_dims: ImageShape | None, shape: ImageShape) -> ImageShape:
+def resolved_dims(n_dims: SizeLike | None, shape: ImageShape) -> ImageShape:
     """Height and width of the reduced images; half of each side for None.
 
     Parameters
     ----------
-    n_dims : tuple of int or None
+    n_dims : sequence of int or None
         What the user asks for.
     shape : tuple of int
         Height and width of the images.
@@ -247,13 +253,13 @@ def resolved_dims(n_dims: ImageShape | None, shape: ImageShape) -> ImageShape:
     height, width = shape
     if n_dims is None:
         return (height + 1) // 2, (width + 1) // 2
-    rows, columns = n_dims
-    if not (1 <= rows <= height and 1 <= columns <= width):
+    rows, columns = read_size(n_dims, "n_dims")
+    if rows > height or columns > width:
         raise ValueError(
-            f"n_dims={tuple(n_dims)} must be at least 1 and at most the sides of the "
-            f"images, {height} and {width}"
+            f"n_dims={(rows, columns)} must be at most the sides of the images, "
+            f"{height} and {width}"
         )
-    return int(rows), int(columns)
+    return rows, columns
 
 
 def deviation_images(

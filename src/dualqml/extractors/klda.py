@@ -8,7 +8,7 @@ import numpy as np
 
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors._kernels import KernelExtractor, KernelName
 from dualqml.extractors._subspace import (
     RANK_TOLERANCE,
@@ -51,8 +51,8 @@ class KernelLDA(KernelExtractor):
         not the kernel "igo", whose derivatives are not known here.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for "igo" and for
-        `tangents`. None means square images if the number of features is a
-        square, else one row.
+        `tangents`. None means square images of at least 8 x 8 pixels, and other
+        rows are an error.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class KernelLDA(KernelExtractor):
         "width": [Interval(Real, 0, None, closed="neither")],
         "regularisation": [Interval(Real, 0, None, closed="neither")],
         "tangents": [Interval(Real, 0, None, closed="left")],
-        "image_shape": [tuple, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
@@ -112,7 +112,7 @@ class KernelLDA(KernelExtractor):
         width: float = 4.0,
         regularisation: float = 1e-3,
         tangents: float = 0.0,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.n_components = n_components
         self.kernel = kernel

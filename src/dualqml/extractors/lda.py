@@ -9,7 +9,7 @@ import numpy as np
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._base import LinearExtractor
 from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors._subspace import (
     SpanPCA,
     class_means,
@@ -55,7 +55,7 @@ class Fisherfaces(LinearExtractor):
         published. Needs rows that are images.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for `tangents`. None
-        means square images if the number of features is a square, else one row.
+        means square images of at least 8 x 8 pixels, and other rows are an error.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Fisherfaces(LinearExtractor):
         ],
         "shrinkage": [Interval(Real, 0, None, closed="left")],
         "tangents": [Interval(Real, 0, None, closed="left")],
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
@@ -104,7 +104,7 @@ class Fisherfaces(LinearExtractor):
         pca_dim: PCADimension = "n-c",
         shrinkage: float = 0.1,
         tangents: float = 0.0,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.n_components = n_components
         self.pca_dim = pca_dim

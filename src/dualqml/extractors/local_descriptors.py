@@ -22,7 +22,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dualqml.core.arrays import Array, Index
 from dualqml.extractors._compat import Interval, _fit_context
-from dualqml.extractors._images import ImageShape, at_unit_scale, resolved_shape
+from dualqml.extractors._images import (
+    ImageShape,
+    SizeLike,
+    at_unit_scale,
+    resolved_shape,
+)
 from dualqml.extractors._motions import image_gradients
 from dualqml.extractors._neighbours import unit_rows
 
@@ -80,7 +85,8 @@ class LocalDescriptors(
     ----------
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X. None means square images
-        if the number of features is a square, else one row.
+        of at least 8 x 8 pixels. Other rows are an error: vectors that are no
+        images have no neighbouring pixels to describe.
     parts : sequence of {"orientation", "gabor", "pixels"}, default=all three
         The parts of a row of features, in this order, each at most once.
     stride : int, default=4
@@ -126,7 +132,7 @@ class LocalDescriptors(
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
         "parts": [tuple, list],
         "stride": [Interval(Integral, 1, None, closed="left")],
     }
@@ -134,7 +140,7 @@ class LocalDescriptors(
     def __init__(
         self,
         *,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
         parts: Sequence[Part] = ALL_PARTS,
         stride: int = 4,
     ) -> None:
@@ -160,8 +166,12 @@ class LocalDescriptors(
         """
         data = validate_data(self, X, dtype=[np.float64, np.float32])
         _check_parts(self.parts)
-        self.image_shape_ = resolved_shape(self.image_shape, data.shape[1])
+        self.image_shape_ = self._shape(data.shape[1])
         return self
+
+    def _shape(self, n_features: int) -> ImageShape:
+        without = "the rows as they are"
+        return resolved_shape(self.image_shape, n_features, without=without)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Compute the features of images.
@@ -189,6 +199,8 @@ class LocalDescriptors(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        # Not any table will do: its rows must be images.
+        tags.input_tags.two_d_array = False
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

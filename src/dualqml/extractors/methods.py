@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors._neighbours import Metric
 from dualqml.extractors.apca import APCA
 from dualqml.extractors.cfa import CFA
@@ -129,7 +129,7 @@ def make_method(
     *,
     tune: bool = False,
     preprocessing: Preprocessing | None = None,
-    image_shape: ImageShape | None = None,
+    image_shape: SizeLike | None = None,
     **overrides: Any,
 ) -> Pipeline | RankSearchCV:
     """Make a method of the paper's tables as a scikit-learn pipeline.

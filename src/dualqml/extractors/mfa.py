@@ -16,7 +16,7 @@ from dualqml.extractors._graphs import (
     pair_distances,
     same_class_only,
 )
-from dualqml.extractors._images import ImageShape
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors._memory import require_pairs
 from dualqml.extractors._subspace import discriminant_directions, shrunk
 from dualqml.extractors._tangents import (
@@ -66,7 +66,7 @@ class MFA(LinearExtractor):
         rows that are images.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for `tangents`. None
-        means square images if the number of features is a square, else one row.
+        means square images of at least 8 x 8 pixels, and other rows are an error.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class MFA(LinearExtractor):
         ],
         "shrinkage": [Interval(Real, 0, None, closed="left")],
         "tangents": [Interval(Real, 0, None, closed="left")],
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
     }
 
     def __init__(
@@ -129,7 +129,7 @@ class MFA(LinearExtractor):
         pca_dim: PCADimension = "n-c",
         shrinkage: float = 0.1,
         tangents: float = 0.0,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
     ) -> None:
         self.n_components = n_components
         self.n_within = n_within

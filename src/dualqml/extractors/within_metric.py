@@ -15,7 +15,7 @@ from dualqml.extractors._geometry import (
     InputGeometry,
     KernelGeometry,
 )
-from dualqml.extractors._images import ImageShape, resolved_shape
+from dualqml.extractors._images import ImageShape, SizeLike, resolved_shape
 from dualqml.extractors._motions import tangent_features, tangent_images
 from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors._prepared import PreparedSamples
@@ -62,7 +62,8 @@ class WithinMetric(SupervisedExtractor):
         training samples. Wide, so that the kernel is nearly linear.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X. None means that the
-        rows are not images, or with a `descriptor` that they are square.
+        rows are not images, or with a `descriptor` that they are square images
+        of at least 8 x 8 pixels.
     kappa : float, default=0.2
         Share of the affine motions in the prior, for images.
     descriptor : {"local"}, default=None
@@ -111,7 +112,7 @@ class WithinMetric(SupervisedExtractor):
         "rho": [Interval(Real, 0, None, closed="neither")],
         "kernel": [StrOptions({"auto", "rbf", "linear"})],
         "width": [Interval(Real, 0, None, closed="neither")],
-        "image_shape": [tuple, list, None],
+        "image_shape": ["array-like", None],
         "kappa": [Interval(Real, 0, 1, closed="both")],
         "descriptor": [StrOptions({"local"}), None],
     }
@@ -122,7 +123,7 @@ class WithinMetric(SupervisedExtractor):
         rho: float = 0.1,
         kernel: KernelChoice = "auto",
         width: float = 16.0,
-        image_shape: ImageShape | None = None,
+        image_shape: SizeLike | None = None,
         kappa: float = 0.2,
         descriptor: Descriptor | None = None,
     ) -> None:
@@ -180,10 +181,13 @@ class WithinMetric(SupervisedExtractor):
     def _inputs(self, data: Array) -> Array:
         """Rows at unit norm, through the descriptor if there is one."""
         if self.descriptor == "local":
-            shape = resolved_shape(self.image_shape, data.shape[1])
+            shape = self._shape(data.shape[1])
             return unit_rows(local_descriptors(data, shape))
         # A single feature has no direction to keep, only its size.
         return data if data.shape[1] == 1 else unit_rows(data)
+
+    def _shape(self, n_features: int) -> ImageShape:
+        return resolved_shape(self.image_shape, n_features, without="descriptor=None")
 
     def prepare(self, data: Array) -> PreparedSamples:
         """What is computed of each training sample by itself.
@@ -204,7 +208,7 @@ class WithinMetric(SupervisedExtractor):
         images = self.image_shape is not None or self.descriptor is not None
         tangents = None
         if images:
-            shape = resolved_shape(self.image_shape, data.shape[1])
+            shape = self._shape(data.shape[1])
             if self.kappa > 0.0 and self.descriptor is None:
                 tangents = tangent_images(rows, shape)
             elif self.kappa > 0.0:

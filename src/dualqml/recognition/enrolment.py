@@ -11,6 +11,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dualqml.extractors._images import SizeLike
 from dualqml.extractors.methods import METHODS
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding, InputReader, Inputs
@@ -33,7 +34,7 @@ class Enrolment:
         self,
         method: str = "DualQML-W",
         *,
-        size: tuple[int, int] = (32, 32),
+        size: SizeLike = (32, 32),
         cosine_weight: float | None = None,
         embedding: Any = None,
         **parameters: Any,
@@ -42,11 +43,9 @@ class Enrolment:
             raise RecognitionError(
                 f"{method!r} is not a method; choose from {', '.join(METHODS)}"
             )
-        sides = size if isinstance(size, tuple | list) else ()
-        if len(sides) != 2 or not all(isinstance(s, int) and s > 0 for s in sides):
-            raise RecognitionError(f"size is a height and a width, not {size!r}")
+        self._reader = InputReader(size=size, embedding=embedding)
         self.method = method
-        self.size = (size[0], size[1])
+        self.size = self._reader.size
         self.cosine_weight = None if cosine_weight is None else float(cosine_weight)
         self.parameters = {
             name: value.item() if isinstance(value, np.generic) else value
@@ -56,7 +55,6 @@ class Enrolment:
             Matcher.default(method, self.size, cosine_weight, parameters).estimator()
         except ValueError as error:
             raise RecognitionError(str(error)) from error
-        self._reader = InputReader(size=size, embedding=embedding)
         self._gallery = Gallery()
         self._cache = SampleCache()
         #: Fitted to the present subjects, or None.

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dualqml.data import resize, to_grey
-from dualqml.data.images import pillow, read_image
-from dualqml.data.images import to_grey as pillow_to_grey
+from dualqml.data.geometry import standard_grey
+from dualqml.data.images import pixels_of, read_pixels
+from dualqml.extractors._images import LEAST_SIDE, ImageShape, SizeLike, read_size
 from dualqml.recognition.results import RecognitionError
 
 #: A sample or several: arrays, Pillow images, paths, or lists of them. Pillow is
@@ -20,25 +20,28 @@ from dualqml.recognition.results import RecognitionError
 Inputs: TypeAlias = Any
 Embedding = Callable[[list[Any]], ArrayLike]
 
-#: Pixels of the sides of the smallest image.
-_LEAST_SIDE = 8
-
 
 class InputReader:
     """Read samples, all of the kind of the first.
 
     Parameters
     ----------
-    size : tuple of int
+    size : sequence of int
         Height and width to which images are resized.
     embedding : callable or None
         From a list of images to an array with a vector for each.
+
+    Raises
+    ------
+    RecognitionError
+        It is no size.
     """
 
-    def __init__(
-        self, *, size: tuple[int, int], embedding: Embedding | None = None
-    ) -> None:
-        self.size = size
+    def __init__(self, *, size: SizeLike, embedding: Embedding | None = None) -> None:
+        try:
+            self.size = read_size(size)
+        except ValueError as error:
+            raise RecognitionError(str(error)) from error
         self.embedding = embedding
         #: "image" or "vector", once there was a sample.
         self.kind: str | None = None
@@ -50,7 +53,7 @@ class InputReader:
         self.kind = self.width = None
 
     @property
-    def image_shape(self) -> tuple[int, int] | None:
+    def image_shape(self) -> ImageShape | None:
         """Height and width of the images in the rows; None for vectors."""
         return self.size if self.kind == "image" else None
 
@@ -143,9 +146,9 @@ class InputReader:
         if array.size == 0:
             raise RecognitionError("There is no sample: at least one is needed")
         if array.ndim in (3, 4) and _is_colour(array):
-            return "image", self._grey(to_grey(array))
+            return "image", self._grey(array, colour=True)
         if array.ndim == 3 or (array.ndim == 2 and self._is_image(array)):
-            return "image", self._grey(array)
+            return "image", self._grey(array, colour=False)
         if array.ndim < 3 and array.ndim > 0:
             return "vector", _vectors(np.atleast_2d(array))
         raise RecognitionError(
@@ -157,39 +160,32 @@ class InputReader:
         """Whether a two-dimensional array is an image, and not vectors."""
         if self.kind is not None:
             return self.kind == "image"
-        return array.dtype == np.uint8
+        return array.dtype in (np.uint8, np.uint16)
 
     def _image(self, item: Any) -> NDArray[np.uint8]:
         if isinstance(item, str | os.PathLike):
-            return read_image(Path(item), self.size).ravel()
-        if _is_pillow(item):
-            upright = pillow("ImageOps").exif_transpose(item)
-            return pillow_to_grey(upright, self.size).ravel()
-        return self._rows(np.asarray(item))[1].ravel()
+            pixels = read_pixels(Path(item))
+        elif _is_pillow(item):
+            pixels = pixels_of(item)
+        else:
+            return self._rows(np.asarray(item))[1].ravel()
+        return self._grey(pixels, colour=pixels.ndim == 3).ravel()
 
-    def _grey(self, images: NDArray[Any]) -> NDArray[np.uint8]:
-        if images.ndim == 2:
-            images = images[None]
-        if min(images.shape[1:]) < _LEAST_SIDE:
+    def _grey(self, images: NDArray[Any], *, colour: bool) -> NDArray[np.uint8]:
+        """Rows of images of shape (height, width) or (n, height, width)."""
+        height, width = images.shape[-3:-1] if colour else images.shape[-2:]
+        if min(height, width) < LEAST_SIDE:
             raise RecognitionError(
-                f"An image has at least {_LEAST_SIDE} x {_LEAST_SIDE} pixels, not "
-                f"{images.shape[1]} x {images.shape[2]}"
+                f"An image has at least {LEAST_SIDE} x {LEAST_SIDE} pixels, not "
+                f"{height} x {width}"
             )
         if not np.isfinite(images).all():
             raise RecognitionError("A sample has values that are not finite")
-        if images.dtype != np.uint8:
-            real = images.dtype.kind in "fb"
-            low, high = float(images.min()), float(images.max())
-            if low < 0.0 or high > (1.0 if real else 255.0):
-                raise RecognitionError(
-                    "Pixels are whole numbers from 0 to 255, or real ones from 0 to 1; "
-                    f"got {images.dtype} from {low:g} to {high:g}"
-                )
-            scaled = 255.0 * images.astype(np.float64) if real else images
-            images = np.round(scaled).astype(np.uint8)
-        if images.shape[1:] != self.size:
-            images = resize(images, self.size)
-        return np.ascontiguousarray(images).reshape(len(images), -1)
+        try:
+            grey = standard_grey(images, self.size, colour=colour)
+        except ValueError as error:
+            raise RecognitionError(str(error)) from error
+        return grey.reshape(-1, self.size[0] * self.size[1])
 
 
 class _Rows:
@@ -218,9 +214,9 @@ def _as_list(inputs: Inputs) -> list[Any]:
 
 
 def _is_colour(images: NDArray[Any]) -> bool:
-    """Whether the last axis is red, green, blue and perhaps transparency."""
+    """Whether the last axis is grey or red, green and blue, and perhaps opacity."""
     # No image is so narrow.
-    return images.shape[-1] in (3, 4)
+    return images.shape[-1] in (2, 3, 4)
 
 
 def _is_pillow(item: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dualqml.core.arrays import Array
+from dualqml.extractors._images import SizeLike
 from dualqml.recognition.calibration import (
     calibrate,
     held_out_trials,
@@ -46,7 +47,7 @@ class Recognizer(Enrolment):
     ----------
     method : str, default="DualQML-W"
         A key of `dualqml.extractors.methods.METHODS`.
-    size : tuple of int, default=(32, 32)
+    size : sequence of int, default=(32, 32)
         Height and width to which images are resized. Not used for vectors.
     threshold : float, default=None
         The score that makes a match.
@@ -87,7 +88,7 @@ class Recognizer(Enrolment):
         self,
         method: str = "DualQML-W",
         *,
-        size: tuple[int, int] = (32, 32),
+        size: SizeLike = (32, 32),
         threshold: float | None = None,
         cosine_weight: float | None = None,
         embedding: Embedding | None = None,
