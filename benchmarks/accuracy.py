@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import has_database, load_samples, split
 from benchmarks.timing import markdown_table
-from dualqml.extractors.methods import METHODS, make_method
+from dualqml.extractors.methods import METHODS, make_trials
 
 OURS = "DualQML-W"
 CELLS = [
@@ -63,16 +63,21 @@ def error(task: Task) -> dict[str, object]:
         # A quadratic form has no linear term: centring is part of the method.
         inputs = "centred-unit-norm" if inputs == "unit-norm" else inputs
     with threadpool_limits(1, user_api="blas"):
-        start = time.process_time()
-        model = make_method(
+        wrong, seconds = [], []
+        for model in make_trials(
             task.method,
             tune=task.tuned,
             preprocessing=inputs,
             image_shape=(32, 32),
-        ).fit(X[train], labels[train])
-        seconds = time.process_time() - start
-        wrong = 100.0 * (1.0 - model.score(X[test], labels[test]))
-    return task._asdict() | {"error": wrong, "fit_seconds": seconds}
+        ):
+            start = time.process_time()
+            model.fit(X[train], labels[train])
+            seconds.append(time.process_time() - start)
+            wrong.append(100.0 * (1.0 - model.score(X[test], labels[test])))
+    return task._asdict() | {
+        "error": float(np.mean(wrong)),
+        "fit_seconds": float(np.mean(seconds)),
+    }
 
 
 def tasks(inputs: str, tuned: bool, methods: list[str], splits: int) -> list[Task]:

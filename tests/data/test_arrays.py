@@ -130,9 +130,7 @@ def test_mat_errors(mat, arrays, match):
 
 
 def test_a_shape_that_is_none_is_named(mat):
-    with pytest.raises(
-        DatabaseError, match=r"shape=\(4,\) is not a height"
-    ):
+    with pytest.raises(DatabaseError, match=r"shape=\(4,\) is not a height"):
         load_mat(mat(fea=IMAGES.reshape(3, -1), gnd=[[1], [1], [2]]), shape=(4,))
 
 

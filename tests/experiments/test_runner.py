@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,20 @@ def test_a_second_run_repeats_nothing(tmp_path):
     assert run(path, experiment(repeats=1, seed=1)).new == 6
     other = Experiment({"people": make_people(seed=1)}, sizes=(2,), repeats=1)
     assert run(path, other).new == 13
+
+
+def test_results_of_another_number_of_seeds_run_again(tmp_path):
+    path = tmp_path / "r.jsonl"
+    what = experiment(repeats=1, sizes=(2,))
+    first = run(path, what)
+    old = [replace(result, n_seeds=1) for result in first.results]
+    with ResultStore(tmp_path / "old.jsonl") as store:
+        for result in old:
+            store.append(result)
+    again = run(tmp_path / "old.jsonl", what)
+    assert again.new == 1
+    assert [r.n_seeds for r in again.results] == [1, 5, 1]
+    assert outcome(again.results) == outcome(first.results)
 
 
 def test_any_number_of_processes_gives_the_same(tmp_path):
@@ -207,8 +222,15 @@ def test_the_estimate_uses_what_units_of_a_kind_took(tmp_path, monkeypatch):
     clock._start -= 30.0
     made = {"LDA": 1.0, "MLE": 9.0}
     for unit in units[:6]:
+        # Of five seeds each took a fifth.
+        n_seeds = {"LDA": 1, "MLE": 5}[unit.method]
         result = runner.Result(
-            unit, "done", error=0.0, fit_seconds=made[unit.method], test_seconds=0.0
+            unit,
+            "done",
+            error=0.0,
+            n_seeds=n_seeds,
+            fit_seconds=made[unit.method] / n_seeds,
+            test_seconds=0.0,
         )
         clock.tick(result)
     # 30 s for 3 x 10 s of work; 7 x 10 s are left.

@@ -151,6 +151,16 @@ class TestErrorTable:
         )
         assert column(table)["MFA"].text == MISSING
 
+    def test_means_over_seeds_are_noted(self):
+        runs = [make_result("LDA", 0), make_result("MLE", 0, n_seeds=5)]
+        said = "MLE: in each repetition the mean over 5 seeds of the method."
+        assert said in error_table(Results(runs)).notes
+        assert said in time_table(Results(runs)).notes
+        assert not [note for note in error_table(Results(runs)).notes if "LDA" in note]
+        runs.append(make_result("MLE", 1, n_seeds=1))
+        notes = error_table(Results(runs)).notes
+        assert any("mean over 1 and 5 seeds" in note for note in notes)
+
     def test_different_numbers_of_repetitions_are_noted(self):
         results = both(
             make_results({"LDA": [5.0]}), make_results({"LDA": [5.0, 6.0]}, m=4)

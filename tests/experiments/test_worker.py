@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import normalize
 
+from dualqml.experiments import worker
 from dualqml.experiments.protocol import Experiment, Protocol
 from dualqml.experiments.worker import Laboratory, chosen_parameters, spectrum, versions
 from dualqml.extractors.methods import METHODS, make_method
@@ -50,6 +51,32 @@ def test_the_error_is_that_of_the_method_done_by_hand(everything):
         model.fit(X[split.train], people.labels[split.train])
         right = model.score(X[split.test], people.labels[split.test])
         assert everything[name].error == pytest.approx(100 * (1 - right))
+
+
+def test_the_error_of_mle_is_a_mean_over_seeds():
+    people = make_people(n_people=20, noise=2.0)
+    result = run(people, sizes=(3,), methods=("MLE",))["MLE"]
+    split = Protocol().split(people, 3, 0, 0)
+    X, labels = normalize(people.rows), people.labels
+    errors = []
+    for seed in range(5):
+        model = make_method("MLE", random_state=seed)
+        model.fit(X[split.train], labels[split.train])
+        errors.append(100 * (1 - model.score(X[split.test], labels[split.test])))
+    assert result.n_seeds == METHODS["MLE"].n_seeds == 5
+    assert np.std(errors) > 0.0, "a case where the seed matters"
+    assert result.error == pytest.approx(np.mean(errors))
+    n_test = split.test.size
+    assert result.error == pytest.approx(100 * (1 - result.identified[0] / n_test))
+
+
+def test_times_are_those_of_one_seed(monkeypatch):
+    # Each reading of the clock is a second after the one before.
+    seconds = iter(range(1000))
+    monkeypatch.setattr(worker.time, "process_time", lambda: float(next(seconds)))
+    results = run(make_people(), sizes=(3,), methods=("LDA", "MLE"))
+    for result in results.values():
+        assert (result.fit_seconds, result.test_seconds) == (1.0, 1.0)
 
 
 def test_what_was_chosen_is_kept(everything):

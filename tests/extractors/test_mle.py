@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import pdist, squareform
 from sklearn.decomposition import PCA
@@ -15,6 +17,7 @@ from dualqml.extractors.lda import fisher_directions
 from dualqml.extractors.mle import (
     MLE,
     classical_scaling,
+    content_order,
     linear_patches,
     nonlinearity,
     patch_maps,
@@ -230,6 +233,41 @@ def test_patches_depend_on_the_random_state_only():
     np.testing.assert_array_equal(one.transform(X), two.transform(X))
     others = [MLE(random_state=seed).fit(X, y).patches_ for seed in range(4, 8)]
     assert any((one.patches_ != other).any() for other in others)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), lda=st.booleans(), whiten=st.booleans())
+def test_the_order_of_rows_does_not_matter(seed, lda, whiten):
+    rng = np.random.default_rng(seed)
+    data = rng.normal(size=(40, 6))
+    # Copies, in and across classes, and zeros of both signs.
+    data[rng.integers(40, size=8)] = data[rng.integers(40, size=8)]
+    data[:, 0] = rng.choice([-0.0, 0.0, 1.0], size=40)
+    labels = rng.permutation(np.arange(40) % 4)
+    order = rng.permutation(40)
+    model = MLE(random_state=1, lda=lda, whiten=whiten, theta=1.02, n_neighbors=3)
+    new = rng.normal(size=(20, 6))
+    expected = model.fit(data, labels)
+    features, patches = expected.transform(new), expected.patches_
+    embedding = expected.embedding_
+    model.fit(data[order], labels[order])
+    np.testing.assert_array_equal(model.transform(new), features)
+    # Equal samples of one class may have changed places.
+    equal = content_order(data, labels), content_order(data[order], labels[order])
+    np.testing.assert_array_equal(model.patches_[equal[1]], patches[equal[0]])
+    np.testing.assert_array_equal(model.embedding_[equal[1]], embedding[equal[0]])
+
+
+def test_what_is_learnt_of_the_training_samples_is_in_their_order():
+    data, labels = make_data([12] * 5, 10)
+    shuffled = np.random.default_rng(0).permutation(60)
+    model = MLE(theta=1.02, n_neighbors=4).fit(data[shuffled], labels[shuffled])
+    assert model.n_patches_ > 1
+    Z = (data[shuffled] - model.mean_) @ model.components_.T
+    for patch, centre in enumerate(model._maps.centres):
+        np.testing.assert_allclose(Z[model.patches_ == patch].mean(axis=0), centre)
+        own = model.embedding_[model.patches_ == patch]
+        np.testing.assert_allclose(own.mean(axis=0), model._maps.offsets[patch])
 
 
 def test_labels_matter_only_for_the_discriminant_analysis():

@@ -40,16 +40,18 @@ class Result:
         Why it failed.
     error : float
         Error rate in per cent; NaN if it failed.
+    n_seeds : int
+        Over how many seeds of the method error, identified and times are means.
     n_subjects, n_train, n_test : int
         Sizes of the split.
     n_short : int
         Subjects that had fewer than m training images.
-    identified : tuple of int
+    identified : tuple of float
         Test images whose true subject was among the first 1, 2, ... of the list.
     fit_seconds, test_seconds : float
         CPU time of the whole training, and of all tests, with one BLAS thread.
     parameters : dict
-        What was chosen on the training set.
+        What was chosen on the training set, with the first seed.
     spectrum : dict
         Of the quadratic methods in the first repetition: "ranks" of the matrices
         and mean "eigenvalues" relative to the largest.
@@ -63,11 +65,12 @@ class Result:
     status: Literal["done", "failed"]
     reason: str = ""
     error: float = math.nan
+    n_seeds: int = 1
     n_subjects: int = 0
     n_train: int = 0
     n_test: int = 0
     n_short: int = 0
-    identified: tuple[int, ...] = ()
+    identified: tuple[float, ...] = ()
     fit_seconds: float = math.nan
     test_seconds: float = math.nan
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -112,7 +115,7 @@ class Result:
             for name in ("error", "fit_seconds", "test_seconds"):
                 value = values[name]
                 values[name] = math.nan if value is None else float(value)
-            values["identified"] = tuple(int(k) for k in values["identified"])
+            values["identified"] = tuple(float(k) for k in values["identified"])
             result = cls(unit=unit, **values)
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"not a result: {error!r}") from error
@@ -137,6 +140,7 @@ _KINDS: Mapping[str, type] = {
     **dict.fromkeys(("split", "reason", "finished"), str),
     **dict.fromkeys(("m", "seed", "repetition"), int),
     **dict.fromkeys(("n_subjects", "n_train", "n_test", "n_short"), int),
+    "n_seeds": int,
     **dict.fromkeys(("parameters", "spectrum", "versions"), dict),
     "tuned": bool,
 }

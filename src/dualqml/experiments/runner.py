@@ -19,6 +19,7 @@ from dualqml.experiments.protocol import Experiment, Protocol, Unit
 from dualqml.experiments.results import Result
 from dualqml.experiments.store import ResultStore
 from dualqml.experiments.worker import Laboratory
+from dualqml.extractors.methods import METHODS
 
 
 class RunError(DualQMLError, RuntimeError):
@@ -105,7 +106,7 @@ def run_experiment(
     """
     units = experiment.units
     planned = set(units)
-    known = {r.unit: r for r in store.results if r.unit in planned}
+    known = {r.unit: r for r in store.results if r.unit in planned and _counts(r)}
     done = {
         unit
         for unit, result in known.items()
@@ -140,6 +141,12 @@ def run_experiment(
     present = [known[unit] for unit in units if unit in known]
     failed = [result for result in present if result.status == "failed"]
     return Summary(present, new, failed, interrupted)
+
+
+def _counts(result: Result) -> bool:
+    """Whether a result is a mean over as many seeds as the method asks for."""
+    n_seeds = METHODS[result.unit.method].n_seeds
+    return result.status == "failed" or result.n_seeds == n_seeds
 
 
 def _in_turn(
@@ -251,7 +258,7 @@ class _Clock:
         if result.status == "done":
             # Once for the decisions and once for the ranks.
             seconds = result.fit_seconds + 2.0 * result.test_seconds
-            self._taken[kind].append(seconds)
+            self._taken[kind].append(result.n_seeds * seconds)
 
     def remaining(self) -> float | None:
         """Seconds left: CPU seconds expected, at the pace of those already done."""

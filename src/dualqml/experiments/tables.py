@@ -200,6 +200,7 @@ def time_table(results: Results, *, with_paper: bool = False) -> Table:
     top = [Heading("This run", 2)] + [Heading("Paper, AR, m = 2", 2)] * with_paper
     below = [Heading("training, s"), Heading("test, ms an image")] * len(top)
     notes = ["Medians over the repetitions: CPU time with one BLAS thread."]
+    notes += _seed_notes(results, [setting] if setting else [], results.rows)
     if with_paper:
         notes.append("The paper's: MATLAB on one core of a 2.4 GHz Xeon E5620.")
     said = ", ".join(filter(None, [where, common_label([setting] if setting else [])]))
@@ -309,6 +310,7 @@ def _notes(
     notes = ["Bold: the lowest mean of a column."] if settings else []
     if paper and any(_paper_cell(s, row) for s in settings for row in rows):
         notes.append("In parentheses: what the paper printed.")
+    notes += _seed_notes(results, settings, rows)
     totals = {setting: _n_repeats(results, setting) for setting in settings}
     if len(set(totals.values())) > 1:
         said = [f"{n} for {setting_label(s, differing)}" for s, n in totals.items()]
@@ -331,6 +333,22 @@ def _notes(
                 f"{printable(failed[0].reason)}"
             )
     return tuple(notes)
+
+
+def _seed_notes(
+    results: Results, settings: Sequence[Setting], rows: Sequence[str]
+) -> list[str]:
+    """Rows whose figures are means over several seeds of the method."""
+    seeds = {
+        row: sorted({run.n_seeds for s in settings for run in results.runs(s, row)})
+        for row in rows
+    }
+    return [
+        f"{row}: in each repetition the mean over {listed([str(n) for n in found])} "
+        "seeds of the method."
+        for row, found in seeds.items()
+        if max(found, default=1) > 1
+    ]
 
 
 def _n_repeats(results: Results, setting: Setting) -> int:

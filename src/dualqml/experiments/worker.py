@@ -3,7 +3,8 @@
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -15,11 +16,11 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from dualqml.core.arrays import Array
-from dualqml.data import Database, PhotometricNormaliser
+from dualqml.data import Database, PhotometricNormaliser, Split
 from dualqml.evaluation import true_ranks
 from dualqml.experiments.protocol import Protocol, Unit
 from dualqml.experiments.results import Result
-from dualqml.extractors.methods import make_method
+from dualqml.extractors.methods import make_trials
 
 #: The last rank of the identification counts that results carry.
 _MAX_RANK = 20
@@ -75,12 +76,15 @@ class Laboratory:
                 "the split came out differently than planned: NumPy's generator or "
                 "the database changed while the experiment ran"
             )
-        X, labels = self._normalised(unit), database.labels
-        model = make_method(
+        trials = make_trials(
             unit.method,
             tune=unit.tuned,
             image_shape=database.images.shape[1:],
         )
+        return _mean([self._trial(unit, split, model) for model in trials])
+
+    def _trial(self, unit: Unit, split: Split, model: Any) -> Result:
+        X, labels = self._normalised(unit), self.databases[unit.database].labels
         start = time.process_time()
         model.fit(X[split.train], labels[split.train])
         fitted = time.process_time()
@@ -99,7 +103,7 @@ class Laboratory:
             n_train=split.train.size,
             n_test=split.test.size,
             n_short=int((counts < unit.m).sum()),
-            identified=tuple(int((ranks <= k).sum()) for k in range(1, last + 1)),
+            identified=tuple(float((ranks <= k).sum()) for k in range(1, last + 1)),
             fit_seconds=fitted - start,
             test_seconds=tested - fitted,
             parameters=chosen_parameters(model),
@@ -118,6 +122,18 @@ class Laboratory:
             )
             self._rows[key] = light.fit_transform(database.rows)
         return self._rows[key]
+
+
+def _mean(trials: Sequence[Result]) -> Result:
+    """The mean over the seeds of a method; the rest is that of the first."""
+    return replace(
+        trials[0],
+        n_seeds=len(trials),
+        error=float(np.mean([trial.error for trial in trials])),
+        identified=tuple(np.mean([t.identified for t in trials], axis=0).tolist()),
+        fit_seconds=float(np.mean([trial.fit_seconds for trial in trials])),
+        test_seconds=float(np.mean([trial.test_seconds for trial in trials])),
+    )
 
 
 def _class_scores(scores: NDArray[np.float64]) -> Array:
