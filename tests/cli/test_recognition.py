@@ -1,4 +1,8 @@
 import json
+import os
+import stat
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -6,6 +10,7 @@ import pytest
 from dualqml.cli.main import main
 from dualqml.recognition import Recognizer
 from tests.people import make_people
+from tests.recognition.sealed import Forged
 from tests.recognition.test_recognizer import vectors
 
 pytest.importorskip("PIL")
@@ -67,6 +72,94 @@ def test_the_whole_way(people, model, capsys):
     assert "Zoë Ó: 4 samples; 8 subjects" in capsys.readouterr().out
     assert run("identify", model, probe(people, 3)) == 0
     assert "Zoë Ó" in capsys.readouterr().out
+
+
+#: Enrols somebody, and waits for ever when the new file is to reach the disk.
+_SAVER = """
+import os, sys
+import numpy as np
+from dualqml.recognition import Recognizer
+
+recognizer = Recognizer.load(sys.argv[1])
+recognizer.enroll("Zed Secret", np.full((16, 16), 7, np.uint8))
+
+def wait(file):
+    print("written", flush=True)
+    sys.stdin.read()
+
+os.fsync = wait
+recognizer.save(sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kills of POSIX")
+@pytest.mark.parametrize("command", ["remove", "enroll", "calibrate"])
+def test_nothing_is_left_of_a_save_that_was_killed(people, model, command):
+    run_saver = [sys.executable, "-c", _SAVER, str(model)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(run_saver, **pipes) as saver:
+        assert saver.stdout.readline() == b"written\n"
+        (left,) = model.parent.glob(".people.dualqml.*.tmp")
+        assert b"Zed Secret" in left.read_bytes()
+        saver.kill()
+        saver.wait()
+    assert left.exists()
+    arguments = {
+        "remove": ["person 01"],
+        "enroll": ["person 01", probe(people, 1)],
+        "calibrate": ["--fpir", 0.5],
+    }
+    assert run(command, model, *arguments[command]) == 0
+    assert not left.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_permissions(people, model):
+    assert stat.S_IMODE(model.stat().st_mode) == 0o600
+    before = os.umask(0o002)
+    try:
+        assert run("remove", model, "person 01") == 0
+    finally:
+        os.umask(before)
+    lock = model.with_name(".people.dualqml.lock")
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o664
+    assert stat.S_IMODE(model.stat().st_mode) == 0o600
+
+
+def test_names_of_files_are_shown_without_control_characters(people, model, capsys):
+    file = people.parent / "door\x1b[2J\n.png"
+    try:
+        file.write_bytes(probe(people, 3).read_bytes())
+    except OSError:
+        pytest.skip("no such names here")
+    for arguments in (["identify"], ["verify"], ["identify", "nowhere\x1b"]):
+        subject = ["person 03"] if arguments == ["verify"] else []
+        run(arguments[0], model, *subject, *(arguments[1:] or [file]))
+        shown = capsys.readouterr()
+        for line in (shown.out + shown.err).splitlines():
+            assert line.isprintable()
+    run("verify", model, "person 03", file)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "fpir", "target": None},
+        {"source": "\x1b]0;title\x07"},
+        {"source": "\u202e"},
+        {"threshold": "0.5"},
+    ],
+)
+def test_inspect_refuses_a_forged_calibration(model, capsys, change):
+    forged = Forged(model.read_bytes())
+    forged.state["calibration"]["dict"] |= change
+    model.write_bytes(forged.seal())
+    assert run("inspect", model) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert all(line.isprintable() for line in shown.err.splitlines())
+    assert "calibration." in shown.err
 
 
 def test_json(people, model, capsys):

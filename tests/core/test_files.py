@@ -1,8 +1,7 @@
 import os
 import stat
+import subprocess
 import sys
-import threading
-import time
 
 import pytest
 
@@ -103,6 +102,71 @@ def test_permissions_follow_the_mask_and_then_the_old_file(tmp_path):
         os.umask(before)
 
 
+@posix
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_private_files_are_for_their_owner(tmp_path, mask):
+    path = tmp_path / "a.bin"
+    before = os.umask(mask)
+    try:
+        write_atomically(path, [b"1"], private=True)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        # Whoever widens it on purpose has it so.
+        path.chmod(0o660)
+        write_atomically(path, [b"2"], private=True)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    finally:
+        os.umask(before)
+
+
+@posix
+def test_content_is_never_seen_by_more_than_the_old(tmp_path):
+    path = tmp_path / "a.bin"
+    modes = []
+
+    def parts():
+        (temporary,) = tmp_path.glob("*.tmp")
+        modes.append(stat.S_IMODE(temporary.stat().st_mode))
+        yield b"content"
+
+    before = os.umask(0)
+    try:
+        write_atomically(path, parts(), private=True)
+        path.chmod(0o640)
+        write_atomically(path, parts())
+    finally:
+        os.umask(before)
+    assert modes == [0o600, 0o640]
+
+
+@posix
+def test_the_group_stays_or_gets_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"old")
+    path.chmod(0o660)
+    asked = []
+
+    def refuse(name, user, group):
+        asked.append((user, group))
+        raise PermissionError
+
+    stat_of = os.stat
+
+    def of_another_group(name, **options):
+        found = stat_of(name, **options)
+        if os.fspath(name) == os.path.realpath(path):
+            values = list(found)
+            values[5] += 1
+            return os.stat_result(values)
+        return found
+
+    monkeypatch.setattr("os.stat", of_another_group)
+    monkeypatch.setattr("os.chown", refuse)
+    write_atomically(path, [b"new"])
+    monkeypatch.undo()
+    assert asked == [(-1, path.stat().st_gid + 1)]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="synchronises the folder")
 def test_file_and_folder_reach_the_disk_in_order(tmp_path, monkeypatch):
     done = []
@@ -134,18 +198,155 @@ def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path):
     assert real.stat().st_mode & 0o777 == 0o600
 
 
-def test_others_wait_for_the_lock(tmp_path):
+@posix
+def test_others_cannot_have_the_lock_meanwhile(tmp_path):
+    import fcntl
+
     path = tmp_path / "model"
-    order = []
+    with (
+        exclusive(path),
+        open(tmp_path / ".model.lock") as other,
+        pytest.raises(BlockingIOError),
+    ):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with open(tmp_path / ".model.lock") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def second():
-        with exclusive(path):
-            order.append("second")
 
+@posix
+@pytest.mark.parametrize(("mask", "mode"), [(0o002, 0o664), (0o022, 0o644)])
+def test_the_mask_says_who_shares_a_lock(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        with exclusive(tmp_path / "model"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / ".model.lock").stat().st_mode) == mode
+
+
+@posix
+def test_a_lock_that_may_only_be_read_is_a_lock(tmp_path, monkeypatch):
+    with exclusive(tmp_path / "model"):
+        pass
+    opened = os.open
+
+    def read_only(path, flags, *mode):
+        # As for another member of the group, under the usual mask.
+        if flags & os.O_RDWR:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr("os.open", read_only)
+    with exclusive(tmp_path / "model"):
+        pass
+
+
+def test_a_lock_that_cannot_be_made(tmp_path):
+    with (
+        pytest.raises(FileError, match=r"model cannot be locked: No such file"),
+        exclusive(tmp_path / "absent" / "model"),
+    ):
+        pass
+
+
+#: Writes a part, says so, and waits for ever.
+_WRITER = """
+import sys
+from dualqml.core.files import write_atomically
+
+def parts():
+    yield b"secret"
+    print("written", flush=True)
+    sys.stdin.read()
+
+write_atomically(sys.argv[1], parts())
+"""
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """A process in the midst of writing "model"."""
+    command = [sys.executable, "-c", _WRITER, str(tmp_path / "model")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout.readline() == b"written\n"
+        yield process
+        process.kill()
+
+
+def by_writing(path):
+    write_atomically(path, [b"new"])
+
+
+def by_locking(path):
     with exclusive(path):
-        thread = threading.Thread(target=second)
-        thread.start()
-        time.sleep(0.2)
-        order.append("first")
-    thread.join(10)
-    assert order == ["first", "second"]
+        pass
+
+
+@posix
+@pytest.mark.parametrize("visit", [by_writing, by_locking])
+def test_what_a_killed_process_left_is_removed(tmp_path, writer, visit):
+    path = tmp_path / "model"
+    other = tmp_path / "model.b"
+    visit(path)
+    visit(other)
+    (left,) = tmp_path.glob(".model.*.tmp")
+    writer.kill()
+    writer.wait()
+    # It is not theirs.
+    visit(other)
+    visit(tmp_path / "mode")
+    assert left.exists()
+    visit(path)
+    assert not left.exists()
+
+
+@posix
+def test_a_living_writer_is_left_alone(tmp_path, writer):
+    path = tmp_path / "model"
+    by_locking(path)
+    by_writing(path)
+    writer.communicate()
+    assert writer.returncode == 0
+    assert path.read_bytes() == b"secret"
+    assert list(tmp_path.glob("*.tmp")) == []
+
+
+@posix
+def test_a_new_temporary_file_taken_for_an_old_one(tmp_path, monkeypatch):
+    """Somebody removes it between its making and its lock."""
+    import fcntl
+
+    path = tmp_path / "model"
+    flock, removed = fcntl.flock, []
+
+    def late(file, kind):
+        if not removed:
+            (temporary,) = tmp_path.glob(".model.*.tmp")
+            removed.append(temporary)
+            temporary.unlink()
+        flock(file, kind)
+
+    monkeypatch.setattr("fcntl.flock", late)
+    write_atomically(path, [b"new"])
+    assert len(removed) == 1
+    assert path.read_bytes() == b"new"
+
+
+@posix
+def test_what_was_left_and_cannot_be_removed_is_named(tmp_path):
+    (tmp_path / ".model.00ff.tmp").mkdir()
+    with pytest.raises(FileError, match=r"\.model\.00ff\.tmp was left by a process"):
+        write_atomically(tmp_path / "model", [b"new"])
+    assert not (tmp_path / "model").exists()
+
+
+def test_files_with_long_names_do_not_share_what_is_beside_them(tmp_path):
+    names = ["x" * 100 + ending for ending in ("a", "b")]
+    for name in names:
+        with exclusive(tmp_path / name):
+            pass
+    assert len(list(tmp_path.glob(".*.lock"))) == 2
+    with exclusive(tmp_path / ("y" * 255)):
+        pass

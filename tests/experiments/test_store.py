@@ -110,6 +110,46 @@ def test_an_unknown_field_or_status_is_damage(tmp_path, results):
             read_results(path)
 
 
+@pytest.mark.parametrize("levels", [100_000, 900])
+def test_deep_json_is_damage(tmp_path, results, levels):
+    path = tmp_path / "results.jsonl"
+    written(path, results[:1])
+    whole = path.read_text()
+    deep = "[" * levels + "]" * levels
+    record = json.dumps(results[0].as_dict() | {"parameters": {"a": 0}})
+    for line in (deep, record.replace('{"a": 0}', f'{{"a": {deep}}}')):
+        path.write_text(whole + line + "\n")
+        for opening in (lambda: written(path, results), lambda: read_results(path)):
+            with pytest.raises(StoreError, match=r"line 3, is damaged \(.*100 levels"):
+                opening()
+        path.write_text(line + "\n")
+        with pytest.raises(StoreError, match="no store of results"):
+            read_results(path)
+
+
+def test_what_a_damaged_line_holds_is_shown_short_and_harmless(tmp_path, results):
+    path = tmp_path / "results.jsonl"
+    for value in ("\x1b[2J", "x" * 100_000, ["\x1b"] * 1000):
+        record = results[0].as_dict() | {"status": value, "versions": {"a": value}}
+        path.write_text('{"dualqml results": 1}\n' + json.dumps(record) + "\n")
+        with pytest.raises(StoreError) as caught:
+            read_results(path)
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 600
+    path.write_text(json.dumps({"dualqml results": "\x1b" * 1000}) + "\n")
+    with pytest.raises(StoreError) as caught:
+        read_results(path)
+    assert len(str(caught.value)) < 600
+
+
+def test_versions_are_texts(tmp_path, results):
+    path = tmp_path / "results.jsonl"
+    record = results[0].as_dict() | {"versions": {"numpy": [1]}}
+    path.write_text('{"dualqml results": 1}\n' + json.dumps(record) + "\n")
+    with pytest.raises(StoreError, match="versions"):
+        read_results(path)
+
+
 def test_two_writers_are_refused(tmp_path, results):
     path = tmp_path / "results.jsonl"
     with (

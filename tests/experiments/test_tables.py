@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from dualqml.core.text import printable
 from dualqml.experiments.comparisons import our_rows, signed, verdict
-from dualqml.experiments.labels import database_label, listed, printable
+from dualqml.experiments.labels import database_label, listed
 from dualqml.experiments.rendering import MISSING, Cell, Heading, Row, Table
 from dualqml.experiments.results import Comparison, Results
 from dualqml.experiments.tables import (
@@ -499,3 +500,41 @@ class TestLabels:
 
     def test_lines_become_one(self):
         assert printable("a\nb\tc") == "a b c"
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ("=cmd|'/C calc'!A0", "'=cmd|'/C calc'!A0"),
+        ("+1+1", "'+1+1"),
+        ("-2+3", "'-2+3"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "' =1"),
+        ("\r=1", "' =1"),
+        (" =1", "' =1"),
+        ("-1.5", "-1.5"),
+        ("+3", "+3"),
+        (-1.5, "-1.5"),
+        ("people", "people"),
+        ("a=b", "a=b"),
+        ("\x1b[2J", "\N{REPLACEMENT CHARACTER}[2J"),
+        (None, ""),
+        (float("nan"), ""),
+        (True, "true"),
+    ],
+)
+def test_text_is_no_formula_in_a_spreadsheet(value, field):
+    header = ((Heading("h"),),)
+    table = Table("t", "c", header, (), "lr", columns=("a",), records=((value,),))
+    assert list(csv.reader(io.StringIO(to_csv(table))))[1:] == [[field]]
+    if isinstance(value, str):
+        row = Row(value, (Cell("1"),))
+        table = Table(value, value, ((Heading(value),),), (row,), "lr")
+        rows = list(csv.reader(io.StringIO(to_csv(table))))
+        assert rows == [[field, field], [field, "1"]]
+
+
+def test_a_database_with_the_name_of_a_formula():
+    text = error_csv(Results([make_result(database="=1+1")]))
+    assert "'=1+1" in text
+    assert all(not line.startswith("=") for line in text.splitlines())

@@ -6,6 +6,9 @@ It shares no code with the package, so that either can be wrong alone.
 import hashlib
 import json
 import struct
+from contextlib import suppress
+
+import numpy as np
 
 KEY = "dualqml.sha256"
 
@@ -47,3 +50,83 @@ def edited_model(path, change):
         strings["dualqml.model"] = json.dumps(model)
 
     edited(path, change_header)
+
+
+TYPES = {
+    "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4",
+    "I32": "<i4", "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
+}  # fmt: skip
+NAMES = {code: name for name, code in TYPES.items()}
+
+
+class Forged:
+    """The parts of a model file, to be changed and sealed again.
+
+    Attributes
+    ----------
+    strings : dict of str to str
+        The metadata.
+    tree : object
+        The JSON of the recogniser or the model.
+    arrays : dict of str to ndarray
+        The arrays.
+    """
+
+    def __init__(self, content):
+        header, data = split(content)
+        self.strings = header.pop("__metadata__")
+        self.key = next(
+            k for k in ("dualqml.state", "dualqml.model") if k in self.strings
+        )
+        self.tree = json.loads(self.strings[self.key])
+        self.arrays = {
+            name: np.frombuffer(
+                data[slice(*entry["data_offsets"])], TYPES[entry["dtype"]]
+            ).reshape(entry["shape"])
+            for name, entry in header.items()
+        }
+
+    @property
+    def state(self):
+        """The fields of a recogniser."""
+        return self.tree["dict"]
+
+    def seal(self):
+        """The file, with the checksum and the number of the model that fit."""
+        header, data, end = {"__metadata__": self.strings}, b"", 0
+        order = sorted(self.arrays.items(), key=lambda item: -item[1].itemsize)
+        for name, array in order:
+            start, end = end, end + array.nbytes
+            header[name] = {
+                "dtype": NAMES[array.dtype.str],
+                "shape": list(array.shape),
+                "data_offsets": [start, end],
+            }
+            data += array.tobytes()
+        self.strings[self.key] = json.dumps(self.tree)
+        if "dualqml.model_id" in self.strings:
+            # Where there is one: what cannot be numbered is refused for that.
+            with suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
+                self.strings["dualqml.model_id"] = self.model_id()
+        return join(header, data)
+
+    def model_id(self):
+        state = self.state
+        parameters = {k: plain(v) for k, v in state["parameters"]["dict"].items()}
+        about = [state["method"], state["size"]["tuple"], plain(state["cosine_weight"])]
+        about = [[*about, parameters], state["subjects"]]
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+        counts, rows = self.arrays["counts"], self.arrays.get("rows")
+        ends = np.cumsum(counts)
+        for end, count in zip(ends, counts, strict=True):
+            own = rows[int(end) - int(count) : int(end)]
+            digest.update(repr((own.shape, own.dtype.str)).encode() + own.tobytes())
+        return digest.hexdigest()[:16]
+
+
+def plain(node):
+    """The value of a parameter."""
+    if isinstance(node, dict):
+        ((tag, content),) = node.items()
+        return float(content) if tag == "float" else plain(content)
+    return [plain(item) for item in node] if isinstance(node, list) else node

@@ -22,7 +22,7 @@ from dualqml.extractors.tuning import RankSearchCV
 from dualqml.recognition import ModelFileError, write_tensors
 from dualqml.recognition.model_files import FORMAT, load, save
 from tests.people import make_people
-from tests.recognition.sealed import edited, edited_model, join, split
+from tests.recognition.sealed import Forged, edited, edited_model, join, split
 
 # Made-up images do not make every solver converge.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -451,6 +451,42 @@ class TestRefusalsOfLoad:
         with pytest.raises(ModelFileError, match="No such file"):
             load(path.with_name("absent"))
 
+    def test_too_many_objects(self, path):
+        save(make_pipeline(Normalizer(), NearestSample()).fit(X, y), path)
+        scaler = {"class": "StandardScaler", "parameters": {}, "attributes": {}}
+        steps = [{"tuple": [f"s{n}", {"object": scaler}]} for n in range(200)]
+        edited_model(path, lambda m: inside(m)["parameters"].update(steps=steps))
+        with pytest.raises(ModelFileError, match="one of more than 100 objects"):
+            load(path)
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_numbers_that_are_not_finite(self, saved, value):
+        forged = Forged(saved.read_bytes())
+        forged.arrays["gallery_"] = np.full((2, 2), value)
+        saved.write_bytes(forged.seal())
+        with pytest.raises(ModelFileError, match="gallery_ has numbers that are not"):
+            load(saved)
+        # Whoever wrote the file may leave its numbers unread.
+        assert isinstance(load(saved, verify=False), NearestSample)
+
+    @pytest.mark.parametrize("output", ["arrow", ["pandas"], {"dict": {}}, None])
+    def test_an_output_that_nobody_has(self, saved, output):
+        config = {"dict": {"transform": output}}
+        edited_model(
+            saved,
+            lambda m: inside(m)["attributes"].update(_sklearn_output_config=config),
+        )
+        with pytest.raises(ModelFileError, match="is not a choice of"):
+            load(saved)
+
+    def test_more_strings_than_memory_should_hold(self, path):
+        save(NearestSample().fit(X, y.astype(object)), path)
+        forged = Forged(path.read_bytes())
+        forged.arrays["classes_"] = np.full((1_000_001, 1), 65, np.uint32)
+        path.write_bytes(forged.seal())
+        with pytest.raises(ModelFileError, match="more than 1,000,000 strings"):
+            load(path)
+
     def test_an_array_too_many(self, saved):
         header, content = split(saved.read_bytes())
         place = [len(content), len(content) + 1]
@@ -558,9 +594,13 @@ class TestOtherProcesses:
         assert sum(seen.values()) == 12
         assert set(seen) <= {"1.0", "2.0"}
 
-    def test_a_thousand_damaged_files_are_refused(self, tmp_path):
-        found = self.run("tests.recognition.fuzz_model_files", tmp_path, 1000)
-        assert found["tried"] == 1000
+    def test_damaged_and_crafted_files_are_refused_or_work(self, tmp_path):
+        """Thousands more by the same command with another number."""
+        found = self.run("tests.recognition.fuzz_model_files", tmp_path, 1000, 5)
+        assert found["tried"] == 1000 + found["crafted"]
+        assert found["crafted"] > 200
+        assert found["wrong"] == 0
         assert found["refused"] > 800
         # Not all at the first door.
         assert found["reasons"] > 60
+        assert found["peak MB"] < 500

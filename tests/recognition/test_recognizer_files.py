@@ -1,12 +1,23 @@
 import json
+import os
+import stat
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 from dualqml.extractors.methods import METHODS
-from dualqml.recognition import ModelFileError, Recognizer, read_tensors, write_tensors
-from dualqml.recognition.recognizer_files import FORMAT
+from dualqml.recognition import (
+    Calibration,
+    ModelFileError,
+    RecognitionError,
+    Recognizer,
+    read_tensors,
+    write_tensors,
+)
+from dualqml.recognition.recognizer_files import _CALIBRATION, FORMAT
 from tests.people import make_people
+from tests.recognition.sealed import Forged
 from tests.recognition.test_recognizer import enrolled, vectors
 
 
@@ -144,19 +155,19 @@ def resized(name, width):
         (lambda s, a, m: m.pop("dualqml.recognizer"), "no recogniser"),
         (lambda s, a, m: m.update({"dualqml.model_id": "0" * 16}), "not its own"),
         (set_field("method", "LDA"), "LDA has no parameter"),
-        (set_field("method", "PCA"), "is not a method"),
-        (set_field("kind", "smell"), "smell"),
-        (set_field("subjects", ["a", "a"]), "twice"),
-        (set_field("subjects", ["z", "y"]), "number of samples"),
+        (set_field("method", "PCA"), "method is not one of 'APCA'"),
+        (set_field("kind", "smell"), "kind is not one of 'image', 'vector'"),
+        (set_field("subjects", ["a", "a"]), "twice, or they are not in order"),
+        (set_field("subjects", ["y", "z"]), "number of samples"),
         (set_field("size", {"tuple": [0, 3]}), "height and a width"),
-        (set_field("colour", "red"), "does not have the fields"),
+        (set_field("colour", "red"), "colour is a field that is not known"),
         (set_field("calibration", {"dict": {"threshold": "x"}}), "calibration"),
-        (set_field("cosine_weight", "x"), "cosine_weight is str"),
+        (set_field("cosine_weight", "x"), "cosine_weight is not a finite number"),
         (set_field("kind", "image"), "not images of the size"),
-        (set_matcher("cosine_mean", {"float": "nan"}), "no mean or no spread"),
-        (set_matcher("cosine_spread", {"float": "inf"}), "no mean or no spread"),
-        (set_matcher("cosine_spread", 0.0), "no mean or no spread"),
-        (set_matcher("cosine_spread", -1.0), "no mean or no spread"),
+        (set_matcher("cosine_mean", {"float": "nan"}), "is not a finite number"),
+        (set_matcher("cosine_spread", {"float": "inf"}), "is not a positive"),
+        (set_matcher("cosine_spread", 0.0), "is not a positive number"),
+        (set_matcher("cosine_spread", -1.0), "is not a positive number"),
         (resized("matcher.means", 39), "means have 39 values, not 40"),
         (resized("rows", 39), "not one of such samples"),
     ],
@@ -166,6 +177,163 @@ def test_files_that_are_wrong_are_refused(path, change, message):
     edited(path, change)
     with pytest.raises(ModelFileError, match=message):
         Recognizer.load(path)
+
+
+def parameter(name, value):
+    return lambda f: f.state["parameters"]["dict"].update({name: value})
+
+
+def calibration(**values):
+    return lambda f: f.state["calibration"]["dict"].update(values)
+
+
+def array(name, change):
+    def replace(f):
+        f.arrays[name] = change(f.arrays[name].copy())
+
+    return replace
+
+
+def with_value(value):
+    def change(rows):
+        rows[2, 3] = value
+        return rows
+
+    return change
+
+
+ROWS = {"array": {"tensor": "rows"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (parameter("lam", ROWS), "parameters.lam is not a few numbers"),
+        (parameter("self", 1), "parameters.self is no parameter of a method"),
+        (parameter("size", 1), "parameters.size is no parameter of a method"),
+        (parameter("image_shape", 1), "multiple values"),
+        (parameter("lam", -1.0), "'lam' parameter of DualQMLW must be"),
+        (parameter("lam", "\x1b[2J"), "parameters.lam is not a few numbers"),
+        (parameter("n_jobs", 10**6), "n_jobs is not None or a number of threads"),
+        (parameter("rho", [0.0] * 2000), "rho is not a few numbers"),
+        (array("counts", lambda c: c.astype(np.uint64)), "64-bit whole numbers"),
+        (array("counts", lambda c: c * 2**62), "do not match their numbers"),
+        (array("rows", with_value(np.nan)), "rows has numbers that are not finite"),
+        (array("rows", with_value(np.inf)), "rows has numbers that are not finite"),
+        (array("rows", lambda r: r * (r < r[1])), "all zeros|not one of such"),
+        (array("matcher.means", with_value(np.nan)), "matcher.means has numbers"),
+        (calibration(kind="fpir"), "calibration.target is missing"),
+        (calibration(target=2.0), "calibration.target is not a rate"),
+        (calibration(source="\x1b[2J"), "calibration.source is not a line"),
+        (calibration(source="x" * 5000), "calibration.source is not a line"),
+        (calibration(source="a\nb"), "calibration.source is not a line"),
+        (calibration(n_mated=-1), "calibration.n_mated is not a whole number"),
+        (lambda f: f.state["calibration"]["dict"].pop("low"), "low is missing"),
+        (lambda f: f.state.update(size={"tuple": [30_000, 30_000]}), "1,048,576"),
+    ],
+)
+def test_sealed_files_that_are_wrong_are_refused(path, change, message):
+    """With the checksum and the number of the model that fit."""
+    enrolled(vectors()).save(path)
+    forged = Forged(path.read_bytes())
+    change(forged)
+    path.write_bytes(forged.seal())
+    with pytest.raises(ModelFileError, match=message) as caught:
+        Recognizer.load(path)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 2000
+
+
+def test_forged_files_that_are_right_load(path):
+    """Else the test above would prove nothing."""
+    enrolled(vectors(), rho=0.25).save(path)
+    before = path.read_bytes()
+    path.write_bytes(Forged(before).seal())
+    assert Recognizer.load(path).parameters == {"rho": 0.25}
+    assert Forged(path.read_bytes()).strings == Forged(before).strings | {
+        "dualqml.sha256": Forged(path.read_bytes()).strings["dualqml.sha256"],
+        "dualqml.state": Forged(path.read_bytes()).strings["dualqml.state"],
+    }
+
+
+def test_a_pipeline_of_other_steps_is_not_the_method(path):
+    people = make_people(n_images=3)
+    recognizer = Recognizer("LDA", size=(8, 8), threshold=0.0)
+    recognizer.enroll_many(people.images, people.labels.tolist())
+    recognizer.save(path)
+    forged = Forged(path.read_bytes())
+    model = forged.state["matcher"]["dict"]["model"]["object"]
+    step = {"object": {"class": "FaceEmbedder", "parameters": {}, "attributes": {}}}
+    model["parameters"]["steps"].insert(0, {"tuple": ["faces", step]})
+    path.write_bytes(forged.seal())
+    with pytest.raises(ModelFileError, match="the model is not of the method"):
+        Recognizer.load(path)
+
+
+def test_scores_beyond_numbers_are_an_error(path):
+    enrolled(vectors()).save(path)
+    forged = Forged(path.read_bytes())
+    name = "matcher.model.qml_.components_"
+    forged.arrays[name] = np.full_like(forged.arrays[name], 1e300)
+    path.write_bytes(forged.seal())
+    loaded = Recognizer.load(path)
+    with (
+        pytest.raises(RecognitionError, match="not finite"),
+        np.errstate(all="ignore"),
+    ):
+        loaded.identify(vectors()[0, 3])
+
+
+def test_what_could_not_be_loaded_is_not_saved(path):
+    recognizer = enrolled(vectors())
+    recognizer.calibration = Calibration(0.5, "given", source="\x1b[2J")
+    with pytest.raises(ModelFileError, match=r"cannot be saved: calibration\.source"):
+        recognizer.save(path)
+    assert not path.exists()
+
+
+def test_images_have_a_largest_size():
+    assert Recognizer(size=(1024, 1024)).size == (1024, 1024)
+    with pytest.raises(RecognitionError, match="at most 1,048,576 pixels"):
+        Recognizer(size=(1024, 1025))
+
+
+@pytest.mark.parametrize("name", ["image_shape", "name"])
+def test_parameters_that_are_none_of_the_method(name):
+    for method in ("LDA", "DualQML-W"):
+        with pytest.raises(RecognitionError):
+            Recognizer(method, **{name: (8, 8)})
+
+
+def test_what_a_method_cannot_learn_from_is_an_error_of_ours():
+    recognizer = enrolled(vectors(), descriptor="local")
+    with pytest.raises(RecognitionError, match="cannot learn from these samples"):
+        recognizer.fit()
+
+
+def test_all_fields_of_a_calibration_are_known():
+    assert set(_CALIBRATION) == {field.name for field in fields(Calibration)}
+
+
+def test_arrays_as_parameters_are_kept_as_lists(path):
+    people = make_people(n_images=3)
+    recognizer = Recognizer("DualQML", size=(8, 8), lams=np.array([1.0, 10.0]), cv=2)
+    recognizer.enroll_many(people.images, people.labels.tolist())
+    recognizer.save(path)
+    assert Recognizer.load(path).parameters == {"lams": [1.0, 10.0], "cv": 2}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_a_model_is_for_its_owner(path):
+    before = os.umask(0o022)
+    try:
+        enrolled(vectors()).save(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        path.chmod(0o640)
+        enrolled(vectors()).save(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
 
 
 @pytest.mark.parametrize(("method", "width"), [("LDA", 64), ("DualQML-W", 168)])

@@ -225,7 +225,7 @@ CODES = np.repeat(np.arange(5), 4)
         np.where(CODES == 4, 5, CODES),
         np.where(CODES == 2, 3, CODES),
         np.zeros(20, dtype=np.int64),
-        np.where(CODES == 4, 2**64 - 1, CODES.astype(np.uint64)),
+        np.where(CODES == 4, 2**62, CODES),
     ],
 )
 def test_codes_of_no_class(path, wrong):
@@ -235,6 +235,13 @@ def test_codes_of_no_class(path, wrong):
     model = DualQMLW().fit(X, y)
     model.qml_.training_codes_ = wrong
     assert "qml_.training_codes_ does not have the whole" in refused(model, path)
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, np.uint8, np.int8])
+def test_codes_of_types_that_wrap_around(path, dtype):
+    model = NearestSample().fit(X, y)
+    model.codes_ = model.codes_.astype(dtype)
+    assert "codes_ is not a vector of whole numbers" in refused(model, path)
 
 
 def test_training_samples_without_codes(path):
@@ -322,7 +329,9 @@ def change(model, **values):
         (
             lambda: change(
                 fitted(KernelLDA(kernel="igo")),
-                kernel_=fitted(KernelLDA(kernel="igo"), NARROW).kernel_,
+                kernel_=fitted(
+                    KernelLDA(kernel="igo", image_shape=(4, 4)), NARROW
+                ).kernel_,
             ),
             "kernel_ has 16 inputs, but for n_features_in_ it needs 64",
         ),
@@ -365,7 +374,7 @@ def change(model, **values):
         ),
         (
             lambda: change(
-                fitted(WithinMetric(descriptor="local")), n_features_in_=2**62
+                fitted(WithinMetric(descriptor="local")), n_features_in_=2**52
             ),
             "kernel_ has 168 inputs, but for n_features_in_ it needs",
         ),
@@ -452,7 +461,7 @@ def test_steps_that_do_not_say_what_they_make(path):
         save(make_pipeline(step, fitted(NearestSample())), path)
         load(path)
     large = fitted(LocalDescriptors())
-    large.image_shape_, large.n_features_in_ = (1, 2**61), 2**61
+    large.image_shape_, large.n_features_in_ = (1, 2**51), 2**51
     forged(make_pipeline(large, fitted(NearestSample())), path)
     load(path)
 

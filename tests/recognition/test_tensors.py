@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 
 from dualqml.core import FileError
 from dualqml.recognition import ModelFileError, read_tensors, write_tensors
-from dualqml.recognition.tensors import DTYPES, MAX_HEADER, strict_json
+from dualqml.recognition.tensors import DTYPES, MAX_ARRAYS, MAX_HEADER, strict_json
 from tests.recognition.sealed import KEY, edited, join, split
 
 oracle = pytest.importorskip("safetensors.numpy")
@@ -309,6 +309,24 @@ class TestRefusals:
         with pytest.raises(ModelFileError, match="header is not JSON"):
             read_tensors(path, verify=False)
 
+    @pytest.mark.parametrize("number", [MAX_ARRAYS + 1, 150_000])
+    def test_more_arrays_than_a_model_has(self, small, number):
+        header, data = split(small.read_bytes())
+        entry = {"dtype": "U8", "shape": [0], "data_offsets": [len(data)] * 2}
+        header |= {f"x{place}": entry for place in range(number)}
+        small.write_bytes(join(header, data))
+        # The larger one before anything is made of it.
+        message = "arrays, more than 1,000" if number < 10_000 else "250,000 values"
+        with pytest.raises(ModelFileError, match=message):
+            read_tensors(small)
+
+    def test_as_many_arrays_as_may_be(self, path):
+        arrays = {f"x{place}": np.zeros(1) for place in range(MAX_ARRAYS)}
+        write_tensors(path, arrays, {})
+        assert len(read_tensors(path)[0]) == MAX_ARRAYS
+        with pytest.raises(ModelFileError, match="1,001 arrays, at most 1,000"):
+            write_tensors(path, arrays | {"more": np.zeros(1)}, {})
+
     @pytest.mark.parametrize("length", [MAX_HEADER + 1, 2**63, 2**64 - 1])
     def test_absurd_length_of_the_header(self, path, length):
         path.write_bytes(struct.pack("<Q", length) + b"{}")
@@ -374,6 +392,16 @@ class TestRefusals:
         with pytest.raises(ModelFileError, match="at most 10,000,000"):
             write_tensors(small, {}, {"a": "x" * MAX_HEADER})
         assert small.read_bytes() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_a_new_file_is_for_its_owner(path):
+    before = os.umask(0)
+    try:
+        write_tensors(path, {}, {})
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_strict_json_reads_json():

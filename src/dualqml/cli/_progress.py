@@ -5,6 +5,7 @@ import sys
 import time
 from typing import TextIO
 
+from dualqml.core.text import printable
 from dualqml.experiments.runner import Progress
 
 #: Seconds between two lines where the line cannot be overwritten.
@@ -71,7 +72,7 @@ def describe(progress: Progress) -> str:
     if progress.last is not None:
         unit = progress.last.unit
         size = f" m={unit.m}" if unit.m else ""
-        parts.append(f"{unit.database}{size} {unit.method}")
+        parts.append(f"{printable(unit.database)}{size} {unit.method}")
     return ", ".join(parts)
 
 

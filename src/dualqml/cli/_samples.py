@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dualqml.cli._output import say
 from dualqml.core import MissingDependencyError
 from dualqml.data import DatabaseError, load_database
 
@@ -205,4 +206,4 @@ def print_answers(names: list[str], answers: Sequence[Any]) -> None:
         {"image": name} | answer.as_dict()
         for name, answer in zip(names, answers, strict=True)
     ]
-    print(json.dumps(records, indent=2))
+    say(json.dumps(records, indent=2))

@@ -5,6 +5,7 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml.cli._output import say
 from dualqml.cli._samples import add_data_arguments, read_labelled
 from dualqml.core.files import exclusive
 from dualqml.data import DatabaseError
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
                 )
             found = recognizer.calibrate(data.samples, data.labels, **rate)
         recognizer.save(options.model)
-    print(json.dumps(found.as_dict(), indent=2) if options.json else in_words(found))
+    say(json.dumps(found.as_dict(), indent=2) if options.json else in_words(found))
     return 0
 
 

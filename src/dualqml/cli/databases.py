@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from dualqml.cli._output import say
 from dualqml.data import DATABASES, DatabaseInfo, locate
 
 DESCRIPTION = """List the databases that are known by name.
@@ -28,19 +29,19 @@ def run(options: argparse.Namespace) -> int:
     found = {name: _found(info, options.root) for name, info in DATABASES.items()}
     if options.json:
         records = [_record(info, found[name]) for name, info in DATABASES.items()]
-        print(json.dumps(records, indent=2))
+        say(json.dumps(records, indent=2))
         return 0
     for name, info in DATABASES.items():
         place = found[name]
-        print(f"{name}: {info.title}, {info.subjects} subjects, {info.images} images")
+        say(f"{name}: {info.title}, {info.subjects} subjects, {info.images} images")
         sizes = ", ".join(map(str, info.training_sizes))
         if sizes:
-            print(f"    m in the paper: {sizes}")
+            say(f"    m in the paper: {sizes}")
         _print_paragraph("expects: " + info.expects)
         _print_paragraph(
             f"found: {place}" if place else f"not found; to get it: {info.ask}"
         )
-    print(
+    say(
         "\nAny folder with one folder of images for each person works too, and any "
         ".csv, .npz or .mat file: see dualqml reproduce --help."
     )
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _print_paragraph(text: str) -> None:
     indent = " " * 4
-    print(fill(text, 80, initial_indent=indent, subsequent_indent=indent + "  "))
+    say(fill(text, 80, initial_indent=indent, subsequent_indent=indent + "  "))
 
 
 def _found(info: DatabaseInfo, root: Path | None) -> str | None:

@@ -5,6 +5,7 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml.cli._output import say
 from dualqml.cli._samples import add_probe_arguments, read_probes
 from dualqml.core.files import exclusive
 from dualqml.recognition import Recognizer
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     known = len(recognizer.subjects())
     if options.json:
         about = {"subject": options.subject, "added": len(names), "subjects": known}
-        print(json.dumps(about | {"model_id": recognizer.model_id}, indent=2))
+        say(json.dumps(about | {"model_id": recognizer.model_id}, indent=2))
     else:
-        print(f"{options.subject}: {len(names)} samples; {known} subjects are enrolled")
+        say(f"{options.subject}: {len(names)} samples; {known} subjects are enrolled")
     return 0

@@ -4,11 +4,11 @@
 import argparse
 import json
 import shlex
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dualqml.cli._output import say
 from dualqml.cli._samples import add_data_arguments, read_labelled
 from dualqml.data import DatabaseError
 from dualqml.experiments.open_set import MEASURES, evaluate_open_set
@@ -16,9 +16,10 @@ from dualqml.experiments.open_set_report import write_open_set
 from dualqml.extractors.methods import METHODS
 
 DESCRIPTION = """Measure verification, identification and strangers on your own folder.
-Some people are enrolled with m images each, the others are strangers; both are
-drawn anew for each repetition. Beside the method stand the nearest neighbour and
-the class mean by the cosine of the input and, for images, of local descriptors."""
+Some people are enrolled with m images each (all but one, if they have no more),
+the others are strangers; both are drawn anew for each repetition. Beside the
+method stand the nearest neighbour and the class mean by the cosine of the input
+and, for images, of local descriptors."""
 
 EXAMPLES = """examples:
   dualqml evaluate people/ -m 3 --out evaluation
@@ -56,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         raise DatabaseError(f"{data.name} does not say who is who; give --labels")
 
     def show(done: int, total: int) -> None:
-        print(f"division {done} of {total}", file=sys.stderr)
+        say(f"division {done} of {total}", error=True)
 
     found = evaluate_open_set(
         data.samples,
@@ -91,8 +92,8 @@ def run(options: argparse.Namespace) -> int:
             answer["thresholds"] = [
                 [asdict(check) for check in checks] for checks in found.thresholds
             ]
-        print(json.dumps(answer, indent=2))
+        say(json.dumps(answer, indent=2))
     else:
-        print(text)
-        print(f"Report: {report}")
+        say(text)
+        say(f"Report: {report}")
     return 0

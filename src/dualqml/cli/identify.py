@@ -4,7 +4,9 @@
 import argparse
 from pathlib import Path
 
+from dualqml.cli._output import say
 from dualqml.cli._samples import add_probe_arguments, print_answers, read_probes
+from dualqml.core.text import printable
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """Decide who is on images, or that it is nobody who is enrolled.
@@ -36,5 +38,7 @@ def run(options: argparse.Namespace) -> int:
         for name, answer in zip(names, answers, strict=True):
             who = answer.subject if answer.subject is not None else "unknown"
             listed = ", ".join(f"{c.subject} {c.score:.3f}" for c in answer.candidates)
-            print(f"{name}: {who} (threshold {answer.threshold:.3f}; {listed})")
+            say(
+                f"{printable(name)}: {who} (threshold {answer.threshold:.3f}; {listed})"
+            )
     return 0 if all(answer.decision == "match" for answer in answers) else 3

@@ -5,6 +5,7 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml.cli._output import say
 from dualqml.cli.calibrate import in_words
 from dualqml.recognition import Recognizer
 
@@ -37,9 +38,9 @@ def run(options: argparse.Namespace) -> int:
     calibration = recognizer.calibration
     if options.json:
         origin = None if calibration is None else calibration.as_dict()
-        print(json.dumps(about | {"calibration": origin}, indent=2))
+        say(json.dumps(about | {"calibration": origin}, indent=2))
         return 0
     for name, value in about.items():
-        print(f"{name}: {value}")
-    print("calibration: " + (in_words(calibration) if calibration else "none"))
+        say(f"{name}: {value}")
+    say("calibration: " + (in_words(calibration) if calibration else "none"))
     return 0

@@ -25,7 +25,9 @@ from dualqml.cli import (
     train,
     verify,
 )
+from dualqml.cli._output import say
 from dualqml.core import DualQMLError
+from dualqml.core.text import printable
 
 #: How a command ends: wrong use or input; Ctrl-C. Else commands say it themselves: 0
 #: all is well, 1 something in it failed, 3 somebody is unknown or does not match.
@@ -83,14 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.showwarning = _show_warning
             return int(options.run(options))
     except KeyboardInterrupt:
-        print("\ndualqml: interrupted", file=sys.stderr)
+        say("\ndualqml: interrupted", error=True)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone, as in "dualqml ... | head".
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + getattr(signal, "SIGPIPE", 13)
     except (DualQMLError, OSError, ValueError) as error:
-        print(f"dualqml: {error}", file=sys.stderr)
+        say(f"dualqml: {printable(str(error))}", error=True)
         return WRONG
 
 
@@ -103,4 +105,4 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """Warnings as sentences, without a line of code."""
-    print(f"dualqml: warning: {message}", file=sys.stderr)
+    say(f"dualqml: warning: {printable(str(message))}", error=True)

@@ -5,6 +5,7 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml.cli._output import say
 from dualqml.core.files import exclusive
 from dualqml.recognition import Recognizer
 
@@ -34,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     left = len(recognizer.subjects())
     if options.json:
         about = {"removed": len(set(options.subjects)), "subjects": left}
-        print(json.dumps(about | {"model_id": recognizer.model_id}, indent=2))
+        say(json.dumps(about | {"model_id": recognizer.model_id}, indent=2))
     else:
-        print(f"{len(set(options.subjects))} erased; {left} subjects are enrolled")
+        say(f"{len(set(options.subjects))} erased; {left} subjects are enrolled")
     return 0

@@ -5,6 +5,7 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml.cli._output import say
 from dualqml.experiments.output import Written, write_output
 
 DESCRIPTION = """Write the tables and the report of results that are there.
@@ -35,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
 def show(written: Written, *, as_json: bool) -> None:
     """Print the tables and where the report is."""
     if as_json:
-        print(json.dumps(written.summary, indent=2))
+        say(json.dumps(written.summary, indent=2))
         return
-    print(written.text)
-    print(f"Report: {written.report}")
-    print(f"Tables: {written.tables} (Markdown, LaTeX, CSV)")
+    say(written.text)
+    say(f"Report: {written.report}")
+    say(f"Tables: {written.tables} (Markdown, LaTeX, CSV)")

@@ -4,10 +4,10 @@
 import argparse
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
+from dualqml.cli._output import say
 from dualqml.cli._progress import ProgressLine
 from dualqml.cli.report import show
 from dualqml.data import Database, DatabaseError, Photometry, load_database
@@ -161,23 +161,23 @@ def _conclude(
         show(written, as_json=options.json)
     for result in summary.failed[:5]:
         unit = result.unit
-        print(
+        say(
             f"dualqml: {unit.database} m={unit.m} {unit.method}, repetition "
             f"{unit.repetition}, failed: {result.reason}",
-            file=sys.stderr,
+            error=True,
         )
     if summary.interrupted:
-        print(
+        say(
             f"dualqml: interrupted after {len(summary.results)} of {n_units} units, "
             f"which are kept in {options.out}. Go on with --resume.",
-            file=sys.stderr,
+            error=True,
         )
         return 130
     if summary.failed:
-        print(
+        say(
             f"dualqml: {len(summary.failed)} of {n_units} units failed; the reasons "
             "are in the report. --resume --retry-failed runs them again.",
-            file=sys.stderr,
+            error=True,
         )
         return 1
     return 0
@@ -204,9 +204,9 @@ def _experiment(options: argparse.Namespace) -> Experiment:
     )
     for name in experiment.databases:
         for m in experiment.skipped_sizes(name):
-            print(
+            say(
                 f"dualqml: {name}: m={m} is left out, nothing would be left to test",
-                file=sys.stderr,
+                error=True,
             )
     return experiment
 
@@ -224,16 +224,16 @@ def _databases(options: argparse.Namespace) -> dict[str, Database]:
             database, name = database.without_copies(), f"{name}:distinct"
         elif copies := database.copies:
             pairs = ", ".join(f"{a} of {b}" for a, b in list(copies.items())[:3])
-            print(
+            say(
                 f"dualqml: {name}: {len(copies)} subjects are pixel copies of others "
                 f"({pairs}). Append :distinct to leave them out.",
-                file=sys.stderr,
+                error=True,
             )
         if database.skipped:
-            print(
+            say(
                 f"dualqml: {name}: {len(database.skipped)} files could not be read and "
                 f"are left out, first {database.skipped[0]}",
-                file=sys.stderr,
+                error=True,
             )
         if name in loaded:
             raise DatabaseError(f"{name} is asked for twice, or two have this name")

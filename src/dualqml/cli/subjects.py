@@ -5,6 +5,7 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml.cli._output import say
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """List the subjects of a model."""
@@ -24,8 +25,8 @@ def run(options: argparse.Namespace) -> int:
     recognizer = Recognizer.load(options.model)
     counts = {name: len(recognizer.samples(name)) for name in recognizer.subjects()}
     if options.json:
-        print(json.dumps(counts, indent=2, ensure_ascii=False))
+        say(json.dumps(counts, indent=2, ensure_ascii=False))
     else:
         for name in counts:
-            print(name)
+            say(name)
     return 0

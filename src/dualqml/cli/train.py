@@ -3,9 +3,9 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
+from dualqml.cli._output import say
 from dualqml.cli._samples import add_data_arguments, read_labelled
 from dualqml.data import DatabaseError
 from dualqml.extractors.methods import METHODS
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     data = read_labelled(options)
     if not data.labels:
         raise DatabaseError(f"{data.name} does not say who is who; give --labels")
-    print(f"Enrolling {len(data.labels)} samples", file=sys.stderr)
+    say(f"Enrolling {len(data.labels)} samples", error=True)
     recognizer = Recognizer(options.method, threshold=options.threshold)
     recognizer.enroll_many(data.samples, data.labels)
     recognizer.fit()
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             "--threshold"
         )
     if options.threshold is None:
-        print("Calibrating", file=sys.stderr)
+        say("Calibrating", error=True)
         if options.fmr is not None:
             recognizer.calibrate(fmr=options.fmr)
         else:
@@ -66,9 +66,9 @@ def run(options: argparse.Namespace) -> int:
         "threshold": recognizer.threshold,
     }
     if options.json:
-        print(json.dumps(about, indent=2))
+        say(json.dumps(about, indent=2))
     else:
-        print(
+        say(
             f"{options.out}: {about['subjects']} subjects, {about['samples']} samples, "
             f"threshold {recognizer.threshold:.4g}"
         )

@@ -4,7 +4,9 @@
 import argparse
 from pathlib import Path
 
+from dualqml.cli._output import say
 from dualqml.cli._samples import add_probe_arguments, print_answers, read_probes
+from dualqml.core.text import printable
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """Decide whether images show a subject.
@@ -34,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
         print_answers(names, answers)
     else:
         for name, answer in zip(names, answers, strict=True):
-            print(
-                f"{name}: {answer.decision} ({answer.subject}, score "
+            say(
+                f"{printable(name)}: {answer.decision} ({answer.subject}, score "
                 f"{answer.score:.3f}, threshold {answer.threshold:.3f})"
             )
     return 0 if all(answer.decision == "match" for answer in answers) else 3

@@ -4,6 +4,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from dualqml.core.text import printable
 from dualqml.data import DATABASES
 from dualqml.experiments.protocol import paper_name
 from dualqml.experiments.results import TUNED, Setting
@@ -156,15 +157,3 @@ def listed(words: Sequence[str]) -> str:
     'AR, PIE and ORL'
     """
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
-
-
-def printable(text: str) -> str:
-    """Text in one line, with a mark for each character that cannot be printed."""
-    return "".join(
-        char
-        if char.isprintable()
-        else " "
-        if char.isspace()
-        else "\N{REPLACEMENT CHARACTER}"
-        for char in text
-    )

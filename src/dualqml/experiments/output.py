@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualqml.core.files import write_text
+from dualqml.core.text import printable, read_json
 from dualqml.data import DATABASES, Database, load_database
 from dualqml.experiments.comparisons import comparison_table
 from dualqml.experiments.rendering import to_latex, to_markdown
@@ -149,14 +150,15 @@ def _read_settings(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {"commands": [], "databases": {}}
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = read_json(path.read_bytes())
         if not isinstance(settings["commands"], list):
             raise TypeError("commands are not a list")
         if not isinstance(settings["databases"], dict):
             raise TypeError("databases are not an object")
     except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = printable(repr(error), 200)
         raise StoreError(
-            f"{path} cannot be read ({error!r}). Delete it: it has only what the "
+            f"{path} cannot be read ({reason}). Delete it: it has only what the "
             "report says of databases."
         ) from error
     return dict(settings)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
 
+from dualqml.core.text import printable
+
 #: What stands in a cell that has nothing.
 MISSING = "\N{EN DASH}"
 
@@ -223,19 +225,20 @@ def to_csv(table: Table) -> str:
     Returns
     -------
     str
-        A line for each figure, in full precision; what is missing is empty.
+        A line for each figure, in full precision; what is missing is empty. Text
+        that a spreadsheet would compute has an apostrophe before it.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     if table.columns:
         writer.writerow(table.columns)
         for record in table.records:
-            writer.writerow([_plain(value) for value in record])
+            writer.writerow([_csv_field(value) for value in record])
     else:
-        writer.writerow(table.headings)
+        writer.writerow(map(_csv_field, table.headings))
         for row in table.rows:
             texts = [f"{cell.text} {cell.detail}".strip() for cell in row.cells]
-            writer.writerow([row.label, *texts])
+            writer.writerow(map(_csv_field, [row.label, *texts]))
     return out.getvalue()
 
 
@@ -314,7 +317,22 @@ def _latex(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in text)
 
 
-def _plain(value: str | float | bool | None) -> str:
+def _csv_field(value: str | float | bool | None) -> str:
+    """A value as a field of a CSV file; text is never a formula of a spreadsheet."""
     if value is None or value != value:
         return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return str(value)
+    formula = value.startswith(("\t", "\r")) or value.lstrip()[:1] in tuple("=+-@")
+    mark = "'" if formula and not _is_number(value) else ""
+    return mark + printable(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

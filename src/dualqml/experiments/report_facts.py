@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dualqml.core import DualQMLError
+from dualqml.core.text import printable
 from dualqml.experiments.labels import (
     common_label,
     database_label,
-    printable,
     setting_label,
     size_label,
     variant_label,

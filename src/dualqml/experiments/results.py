@@ -125,6 +125,8 @@ class Result:
             for name, kind in _KINDS.items()
             if not isinstance(getattr(part, name, kind()), kind)
         ]
+        if not wrong and not all(isinstance(v, str) for v in result.versions.values()):
+            wrong.append("versions")
         if result.status not in ("done", "failed"):
             wrong.append("status")
         if result.status == "done" and not math.isfinite(result.error):

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dualqml.core.text import printable, read_json
 from dualqml.experiments.results import Result, StoreError
 
 #: Version of the format. Files of another are refused.
@@ -155,7 +156,7 @@ def read_results(path: str | os.PathLike[str]) -> list[Result]:
 def _parsed(path: Path, content: bytes) -> list[Result]:
     first, *lines = content.split(b"\n")[:-1]
     try:
-        header = json.loads(first)
+        header = read_json(first)
     except ValueError:
         header = None
     if not isinstance(header, dict) or _HEADER not in header:
@@ -163,21 +164,23 @@ def _parsed(path: Path, content: bytes) -> list[Result]:
             f"{path} is no store of results of dualqml; choose another folder"
         )
     if header[_HEADER] != FORMAT:
+        found = printable(repr(header[_HEADER]), 20)
         raise StoreError(
-            f"{path} has format {header[_HEADER]!r}; this version of dualqml reads "
+            f"{path} has format {found}; this version of dualqml reads "
             f"format {FORMAT}. Choose another folder, or use the version that wrote it."
         )
     results = []
     for number, line in enumerate(lines, start=2):
         try:
-            record = json.loads(line)
+            record = read_json(line)
             if not isinstance(record, dict):
                 raise ValueError("not an object")
             results.append(Result.from_dict(record))
         except (ValueError, StoreError) as error:
+            reason = printable(str(error), 200)
             raise StoreError(
-                f"{path}, line {number}, is damaged ({error}). Delete that line to run "
-                "its unit again."
+                f"{path}, line {number}, is damaged ({reason}). Delete that line to "
+                "run its unit again."
             ) from error
     return results
 

@@ -7,12 +7,12 @@ from itertools import groupby
 
 import numpy as np
 
+from dualqml.core.text import printable
 from dualqml.experiments.comparisons import comparison_table
 from dualqml.experiments.labels import (
     common_label,
     database_label,
     listed,
-    printable,
     record_key,
     setting_label,
     size_label,

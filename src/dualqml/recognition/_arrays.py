@@ -16,6 +16,8 @@ from dualqml.recognition.tensors import DTYPES
 
 #: Characters of the longest string of an array, all of which take its room.
 LONGEST_TEXT = 1_000_000
+#: Strings of an array of objects, each of which takes some dozens of bytes more.
+_MOST_TEXTS = 1_000_000
 _LAST_CHARACTER = 0x10FFFF
 
 #: Types of single numbers, by their names in NumPy.
@@ -101,7 +103,10 @@ def from_plain(plain: NDArray[Any], note: Mapping[str, Any]) -> NDArray[Any]:
         array = _complex(plain)
     elif kind in ("text", "objects"):
         array = _text(plain)
-        array = array.astype(object) if kind == "objects" else array
+        if kind == "objects":
+            if array.size > _MOST_TEXTS:
+                raise ValueError(f"has more than {_MOST_TEXTS:,} strings")
+            array = array.astype(object)
     elif kind is not None:
         raise ValueError("is an array of an unknown form")
     return array.T if order == "F" else array

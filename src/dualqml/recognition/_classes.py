@@ -6,13 +6,9 @@ imported because a file says so. A class that gets a new fitted attribute needs 
 here too, among the optional ones, so that older files still load.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from numbers import Integral, Real
-from typing import Any
 
-import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
@@ -29,27 +25,28 @@ from dualqml.data import (
 from dualqml.extractors._kernels import CentredKernel
 from dualqml.extractors.mle import PatchMaps
 from dualqml.extractors.tuning import RankSearchCV
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What a value must be.
-
-    Attributes
-    ----------
-    name : str
-        In words.
-    holds : callable
-        Whether a value is.
-    """
-
-    name: str
-    holds: Callable[[Any], bool]
-
-    def __or__(self, other: "Kind") -> "Kind":
-        return Kind(
-            f"{self.name} or {other.name}", lambda v: self.holds(v) or other.holds(v)
-        )
+from dualqml.recognition._kinds import (
+    CODES,
+    COUNT,
+    DICT,
+    ESTIMATOR,
+    JOBS,
+    LABELS,
+    MATRIX,
+    NOTHING,
+    NUMBER,
+    REPORT,
+    REPORT_CUBE,
+    REPORT_MATRIX,
+    SHAPE,
+    STRINGS,
+    TEXT,
+    VECTOR,
+    Kind,
+    array_of,
+    instance_of,
+    one_of,
+)
 
 
 @dataclass(frozen=True)
@@ -76,44 +73,6 @@ class SavedClass:
     parameters: Mapping[str, Kind] = field(default_factory=dict)
 
 
-def array_of(name: str, kinds: str, ndim: int) -> Kind:
-    """An array of some kinds of NumPy's types and a number of dimensions."""
-    return Kind(
-        name,
-        lambda v: (
-            isinstance(v, np.ndarray) and v.dtype.kind in kinds and v.ndim == ndim
-        ),
-    )
-
-
-def instance_of(*types: type) -> Kind:
-    """An object of one of some classes."""
-    return Kind(" or ".join(t.__name__ for t in types), lambda v: isinstance(v, types))
-
-
-NOTHING = Kind("None", lambda v: v is None)
-NUMBER = Kind("a number", lambda v: isinstance(v, Real) and not isinstance(v, bool))
-COUNT = Kind(
-    "a whole number",
-    lambda v: isinstance(v, Integral) and not isinstance(v, bool) and int(v) >= 0,
-)
-TEXT = instance_of(str)
-DICT = instance_of(dict)
-ESTIMATOR = Kind("an estimator", lambda v: isinstance(v, BaseEstimator))
-VECTOR = array_of("a vector", "f", 1)
-MATRIX = array_of("a matrix", "f", 2)
-CODES = array_of("a vector of whole numbers", "iu", 1)
-# Those of objects are strings: no others can be saved.
-LABELS = array_of("a vector of labels", "biufUO", 1)
-SHAPE = Kind(
-    "a height and a width",
-    lambda v: (
-        isinstance(v, tuple)
-        and len(v) == 2
-        and all(COUNT.holds(size) and size > 0 for size in v)
-    ),
-)
-
 #: Attributes of the estimators of this package mean the same in all of them.
 _KINDS: Mapping[str, Kind] = {
     "_maps": instance_of(PatchMaps),
@@ -129,12 +88,12 @@ _KINDS: Mapping[str, Kind] = {
     "coefficients_": MATRIX,
     "column_basis_": MATRIX,
     "components_": MATRIX,
-    "cv_errors_": MATRIX,
-    "cv_losses_": array_of("an array of three dimensions", "f", 3) | NOTHING,
+    "cv_errors_": REPORT_MATRIX,
+    "cv_losses_": REPORT_CUBE | NOTHING,
     "cv_results_": DICT,
     "discriminants_": MATRIX | NOTHING,
-    "dual_coef_": VECTOR,
-    "duality_gap_": VECTOR,
+    "dual_coef_": REPORT,
+    "duality_gap_": REPORT,
     "eigenvalues_": VECTOR,
     "embedding_": MATRIX,
     "gallery_": MATRIX,
@@ -148,26 +107,36 @@ _KINDS: Mapping[str, Kind] = {
     "n_iter_": COUNT,
     "n_neighbors_": COUNT,
     "n_patches_": COUNT,
-    "objective_": VECTOR,
+    "objective_": REPORT,
     "patches_": CODES,
     "precision_": MATRIX,
     "qml_": instance_of(ex.DualQMLClassifier),
     "ranks_": CODES,
     "row_basis_": MATRIX,
-    "status_": array_of("a vector of strings", "U", 1),
+    "status_": STRINGS,
     "training_codes_": CODES | NOTHING,
     "training_features_": MATRIX | NOTHING,
     "training_mean_": VECTOR | NOTHING,
-    "violation_": VECTOR,
+    "violation_": REPORT,
     "zeta_": NUMBER,
 }
 
 #: What `set_output` leaves.
-_OUTPUT: Mapping[str, Kind] = {"_sklearn_output_config": DICT}
+_CONTAINER = one_of(("default", "pandas", "polars"))
+_OUTPUT: Mapping[str, Kind] = {
+    "_sklearn_output_config": Kind(
+        f"a choice of {_CONTAINER.name}",
+        lambda v: (
+            isinstance(v, dict)
+            and set(v) <= {"transform"}
+            and all(map(_CONTAINER.holds, v.values()))
+        ),
+    )
+}
 
 #: What any estimator of scikit-learn may have: names of columns besides.
 _OF_ANY: Mapping[str, Kind] = {
-    "feature_names_in_": array_of("a vector of strings", "UO", 1),
+    "feature_names_in_": STRINGS,
     **_OUTPUT,
 }
 
@@ -189,7 +158,7 @@ def _estimator(
 ) -> SavedClass:
     names = ["n_features_in_", *attributes.split()]
     kinds = {name: _KINDS[name] for name in names} | dict(own or {})
-    return SavedClass(kind, kinds, _OF_ANY, dict(parameters or {}))
+    return SavedClass(kind, kinds, _OF_ANY, {"n_jobs": JOBS} | dict(parameters or {}))
 
 
 def _are_steps(steps: object) -> bool:
@@ -262,7 +231,7 @@ _ALL = (
             "mean_": VECTOR | NOTHING,
             "var_": VECTOR | NOTHING,
             "scale_": VECTOR | NOTHING,
-            "n_samples_seen_": NUMBER | array_of("a vector", "iuf", 1),
+            "n_samples_seen_": NUMBER | array_of("a vector", "i u f", 1),
         },
     ),
     SavedClass(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What is wrong with a value of a model, and where it is."""
 
+from dualqml.core.text import printable
+
 #: Characters of a message about a value, which may be a large one.
 _LONGEST_MESSAGE = 500
 
@@ -13,9 +15,7 @@ class ValueProblem(ValueError):
     """What cannot be saved or loaded, and where it is."""
 
     def __init__(self, path: Path, what: str) -> None:
-        where = ".".join(
-            # A file may have chosen the names.
-            name[:80] if name.isprintable() else repr(name[:80])
-            for name in path
-        )
-        super().__init__(f"{where or 'the model'} {what[:_LONGEST_MESSAGE]}")
+        # A file may have chosen the names.
+        where = ".".join(printable(name, 80) for name in path)
+        what = printable(what, _LONGEST_MESSAGE)
+        super().__init__(f"{where or 'the model'} {what}")

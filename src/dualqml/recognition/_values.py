@@ -29,11 +29,14 @@ from sklearn.base import BaseEstimator
 
 from dualqml.recognition._arrays import NUMBERS, from_plain, to_plain
 from dualqml.recognition._classes import CLASSES, SavedClass
+from dualqml.recognition._kinds import check_kind
 from dualqml.recognition._problems import Path, ValueProblem
 from dualqml.recognition._shapes import check_shapes
 
 #: Levels of objects in objects; more are taken for an object that holds itself.
 _MOST_LEVELS = 50
+#: Objects of a file. Several may share an array, which is checked with each of them.
+_MOST_OBJECTS = 100
 
 
 def is_saved(value: Any) -> bool:
@@ -171,10 +174,16 @@ class Decoder:
     ----------
     arrays : dict of str to ndarray
         The arrays of the file.
+    values : bool, default=True
+        Whether to look at all numbers of arrays; else they stay in the file.
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(
+        self, arrays: Mapping[str, NDArray[Any]], *, values: bool = True
+    ) -> None:
         self._arrays = arrays
+        self._values = values
+        self._n_objects = 0
         self._made: dict[tuple[tuple[str, str], ...], NDArray[Any]] = {}
         self._used: set[str] = set()
 
@@ -246,11 +255,14 @@ class Decoder:
         if not isinstance(name, str) or name not in CLASSES:
             what = f"is of the class {reprlib.repr(name)}, which is not known"
             raise ValueProblem(path, what)
+        self._n_objects += 1
+        if self._n_objects > _MOST_OBJECTS:
+            raise ValueProblem(path, f"is one of more than {_MOST_OBJECTS} objects")
         saved = CLASSES[name]
         parameters = self._decode_all(node["parameters"], path, level)
         attributes = self._decode_all(node["attributes"], path, level)
-        made = _made(name, saved, parameters, path)
-        _check_attributes(name, saved, attributes, path)
+        made = _made(name, saved, parameters, path, values=self._values)
+        _check_attributes(name, saved, attributes, path, values=self._values)
         for key, value in attributes.items():
             setattr(made, key, value)
         if isinstance(made, BaseEstimator):
@@ -297,7 +309,14 @@ class Decoder:
         return self._made[key]
 
 
-def _made(name: str, saved: SavedClass, parameters: dict[str, Any], path: Path) -> Any:
+def _made(
+    name: str,
+    saved: SavedClass,
+    parameters: dict[str, Any],
+    path: Path,
+    *,
+    values: bool,
+) -> Any:
     """An object of a class with given parameters, and the defaults of the others."""
     known: Mapping[str, inspect.Parameter] = {}
     if issubclass(saved.type, BaseEstimator) or is_dataclass(saved.type):
@@ -313,21 +332,25 @@ def _made(name: str, saved: SavedClass, parameters: dict[str, Any], path: Path) 
         if key not in parameters and parameter.default is inspect.Parameter.empty:
             raise ValueProblem((*path, key), f"is missing, and {name} needs it")
     for key, kind in saved.parameters.items():
-        if key in parameters and not kind.holds(parameters[key]):
-            raise ValueProblem((*path, key), f"is not {kind.name}")
+        if key in parameters:
+            check_kind(parameters[key], kind, (*path, key), values=values)
     return saved.type(**parameters) if known else object.__new__(saved.type)
 
 
 def _check_attributes(
-    name: str, saved: SavedClass, attributes: Mapping[str, Any], path: Path
+    name: str,
+    saved: SavedClass,
+    attributes: Mapping[str, Any],
+    path: Path,
+    *,
+    values: bool,
 ) -> None:
     kinds = {**saved.attributes, **saved.optional}
     for key, value in attributes.items():
         if key not in kinds:
             what = f"is an attribute that {name} does not have"
             raise ValueProblem((*path, key), what)
-        if not kinds[key].holds(value):
-            raise ValueProblem((*path, key), f"is not {kinds[key].name}")
+        check_kind(value, kinds[key], (*path, key), values=values)
     if issubclass(saved.type, BaseEstimator) and not _is_fitted(saved, attributes):
         return
     for key in saved.attributes:

@@ -11,8 +11,10 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dualqml.core import DualQMLError
 from dualqml.extractors._images import SizeLike
 from dualqml.extractors.methods import METHODS
+from dualqml.recognition._kinds import SIZE
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding, InputReader, Inputs
 from dualqml.recognition.matcher import Matcher, SampleCache
@@ -46,14 +48,18 @@ class Enrolment:
         self._reader = InputReader(size=size, embedding=embedding)
         self.method = method
         self.size = self._reader.size
+        if not SIZE.holds(self.size):
+            raise RecognitionError(f"size must be {SIZE.name}, got {size!r}")
         self.cosine_weight = None if cosine_weight is None else float(cosine_weight)
         self.parameters = {
-            name: value.item() if isinstance(value, np.generic) else value
+            name: value.tolist()
+            if isinstance(value, np.generic | np.ndarray)
+            else value
             for name, value in parameters.items()
         }
         try:
             Matcher.default(method, self.size, cosine_weight, parameters).estimator()
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise RecognitionError(str(error)) from error
         self._gallery = Gallery()
         self._cache = SampleCache()
@@ -302,7 +308,14 @@ class Enrolment:
                 self.cosine_weight,
                 self.parameters,
             )
-            matcher.fit(self._gallery, self._cache)
+            try:
+                matcher.fit(self._gallery, self._cache)
+            except DualQMLError:
+                raise
+            except ValueError as error:
+                raise RecognitionError(
+                    f"{self.method} cannot learn from these samples: {error}"
+                ) from error
             matcher.model_id = self.model_id
             self._matcher = matcher
             return matcher

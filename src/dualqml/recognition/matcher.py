@@ -259,6 +259,8 @@ class Matcher:
             cosines = inputs @ self.means.T
             standard = (cosines - self.cosine_mean) / self.cosine_spread
             scores = scores + self.cosine_weight * standard
+        if not np.isfinite(scores).all():
+            raise RecognitionError("A score is not finite: train the model anew")
         return scores
 
 

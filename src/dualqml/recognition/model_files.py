@@ -110,8 +110,8 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
     path : path
         The file.
     verify : bool, default=True
-        Whether to check the checksum, which reads the whole file once. Without,
-        only what is used is read.
+        Whether to check the checksum and all numbers, which reads the whole file.
+        Without, only what is used is read: for files that you wrote yourself.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
         raise ModelFileError(f"{path} is a safetensors file, but no model of dualqml")
     check_format(path, metadata, _FORMAT_KEY, FORMAT)
     try:
-        return _decoded(metadata[_MODEL_KEY], arrays)
+        return _decoded(metadata[_MODEL_KEY], arrays, values=verify)
     except ValueError as error:
         raise ModelFileError(f"{path} cannot be loaded: {error}") from error
 
@@ -174,9 +174,11 @@ def check_format(
         )
 
 
-def _decoded(text: str, arrays: Mapping[str, NDArray[Any]]) -> Any:
+def _decoded(
+    text: str, arrays: Mapping[str, NDArray[Any]], *, values: bool = True
+) -> Any:
     """The model of a text and its arrays, all of which it must use."""
-    decoder = Decoder(arrays)
+    decoder = Decoder(arrays, values=values)
     model = decoder.decode(strict_json(text))
     if decoder.unused:
         what = "is an array that the model does not use"

@@ -3,20 +3,46 @@
 
 A safetensors file like that of a model (see `dualqml.recognition.model_files`). It is
 always written whole: a file never holds anything of a subject who was removed.
+
+What a file must have stands in three tables, `_STATE`, `_CALIBRATION` and `_MATCHER`;
+how its parts must fit together is checked when they are put together.
 """
 
+import inspect
 import json
 import math
 import os
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline
 
 from dualqml import __version__
+from dualqml.core.text import printable
 from dualqml.extractors import DualQMLW
+from dualqml.extractors.methods import METHODS
+from dualqml.recognition._kinds import (
+    ESTIMATOR,
+    JOBS,
+    LINE,
+    MATRIX,
+    NOTHING,
+    PLAIN,
+    SIZE,
+    Kind,
+    array_of,
+    check_fields,
+    check_kind,
+    instance_of,
+    one_of,
+    plain_number,
+)
+from dualqml.recognition._problems import ValueProblem
 from dualqml.recognition._relations import n_inputs
 from dualqml.recognition._values import Decoder, Encoder
-from dualqml.recognition.gallery import Gallery
+from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding
 from dualqml.recognition.matcher import Matcher
 from dualqml.recognition.model_files import VERSION_KEY, check_format
@@ -38,26 +64,47 @@ _FORMAT_KEY = "dualqml.recognizer"
 _ID_KEY = "dualqml.model_id"
 _STATE_KEY = "dualqml.state"
 
-#: What a state has, and of which type it is.
-_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "method": str,
-    "size": tuple,
-    "cosine_weight": (float, int, type(None)),
-    "parameters": dict,
-    "kind": (str, type(None)),
-    "subjects": list,
-    "counts": np.ndarray,
-    "rows": (np.ndarray, type(None)),
-    "calibration": (dict, type(None)),
-    "matcher": (dict, type(None)),
+_NUMBER = plain_number("a finite number", -math.inf)
+_RATE = plain_number("a rate from 0 to 1", 0.0, 1.0) | NOTHING
+_WHOLE = Kind("a whole number", lambda v: type(v) is int and v >= 0)
+_RECORD = instance_of(dict) | NOTHING
+
+#: What a file says of a recogniser.
+_STATE: Mapping[str, Kind] = {
+    "method": one_of(METHODS),
+    "size": SIZE,
+    "cosine_weight": _NUMBER | NOTHING,
+    "parameters": instance_of(dict),
+    "kind": one_of(("image", "vector")) | NOTHING,
+    "subjects": instance_of(list),
+    "counts": array_of("a vector of 64-bit whole numbers", "int64", 1),
+    "rows": array_of("images or vectors in rows", "uint8 float32", 2, finite=True)
+    | NOTHING,
+    "calibration": _RECORD,
+    "matcher": _RECORD,
 }
-_MATCHER_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "model": object,
-    "means": np.ndarray,
-    "cosine_weight": (float, int),
-    "cosine_mean": float,
-    "cosine_spread": float,
-    "parameters": dict,
+#: Of its threshold.
+_CALIBRATION: Mapping[str, Kind] = {
+    "threshold": _NUMBER,
+    "kind": one_of(("fmr", "fpir", "given")),
+    "target": _RATE,
+    "achieved": _RATE,
+    "low": _RATE,
+    "high": _RATE,
+    "missed": _RATE,
+    "n_comparisons": _WHOLE,
+    "n_mated": _WHOLE,
+    "source": LINE,
+    "model_id": LINE,
+}
+#: Of the model that was fitted to its subjects.
+_MATCHER: Mapping[str, Kind] = {
+    "model": ESTIMATOR,
+    "means": MATRIX,
+    "cosine_weight": _NUMBER,
+    "cosine_mean": _NUMBER,
+    "cosine_spread": plain_number("a positive number", math.ulp(0.0)),
+    "parameters": instance_of(dict),
 }
 
 
@@ -66,7 +113,7 @@ def save_recognizer(recognizer: "Enrolment", path: str | os.PathLike[str]) -> No
     gallery, matcher = recognizer._gallery, None
     if len(gallery) > 1:
         fitted = recognizer._ready()
-        matcher = {name: getattr(fitted, name) for name in _MATCHER_FIELDS}
+        matcher = {name: getattr(fitted, name) for name in _MATCHER}
     calibration = recognizer.calibration
     state = {
         "method": recognizer.method,
@@ -82,6 +129,8 @@ def save_recognizer(recognizer: "Enrolment", path: str | os.PathLike[str]) -> No
     }
     encoder = Encoder()
     try:
+        # What is written can be loaded; if not, now is the time to say so.
+        _check_state(state)
         text = json.dumps(encoder.encode(state), allow_nan=False, ensure_ascii=False)
     except ValueError as error:
         raise ModelFileError(
@@ -109,120 +158,162 @@ def load_recognizer(
         raise ModelFileError(f"{path} is a safetensors file, but no recogniser")
     check_format(path, metadata, _FORMAT_KEY, FORMAT)
     try:
-        decoder = Decoder(arrays)
+        decoder = Decoder(arrays, values=verify)
         state = decoder.decode(strict_json(metadata[_STATE_KEY]))
         if decoder.unused:
-            raise ValueError(f"array {decoder.unused[0][:50]!r} is not used")
+            raise ValueProblem((decoder.unused[0],), "is an array that is not used")
+        _check_state(state)
         found = _restored(kind, state, embedding)
+        if found.model_id != metadata.get(_ID_KEY):
+            raise ValueError("its samples are not its own")
     except (ValueError, RecognitionError) as error:
-        raise ModelFileError(f"{path} cannot be loaded: {error}") from error
-    if found.model_id != metadata.get(_ID_KEY):
-        raise ModelFileError(f"{path} cannot be loaded: its samples are not its own")
+        reason = printable(str(error), 1000)
+        raise ModelFileError(f"{path} cannot be loaded: {reason}") from error
     if found._matcher is not None:
         found._matcher.model_id = found.model_id
     return found
 
 
+def _check_state(state: Any) -> None:
+    """Refuse a state whose fields are not what they should be."""
+    check_fields(state, _STATE, ())
+    _check_parameters(state["parameters"], "parameters")
+    _check_gallery(state)
+    if state["calibration"] is not None:
+        _check_calibration(state["calibration"])
+    if state["matcher"] is not None:
+        check_fields(state["matcher"], _MATCHER, ("matcher",))
+        _check_parameters(state["matcher"]["parameters"], "matcher", "parameters")
+
+
+def _check_parameters(parameters: Mapping[str, Any], *path: str) -> None:
+    for name, value in parameters.items():
+        kind = JOBS if name == "n_jobs" else PLAIN
+        check_kind(value, kind, (*path, name))
+
+
+def _check_gallery(state: Mapping[str, Any]) -> None:
+    """A number of samples for each subject, and as many rows of its kind."""
+    subjects, counts, rows = state["subjects"], state["counts"], state["rows"]
+    for subject in subjects:
+        checked_name(subject)
+    if any(one >= other for one, other in pairwise(subjects)):
+        raise ValueError("a subject is there twice, or they are not in order")
+    if counts.size != len(subjects):
+        raise ValueError("there is not a number of samples for each subject")
+    if (rows is None) != (not subjects) or (rows is None) != (state["kind"] is None):
+        raise ValueError("there are subjects without samples, or samples of nobody")
+    if rows is None:
+        return
+    # Each by itself first, or a sum of forged ones could overflow to the right one.
+    inside = counts.min() >= 1 and counts.max() <= len(rows)
+    if not inside or counts.sum() != len(rows):
+        raise ValueError("the samples do not match their numbers")
+    if state["kind"] == "image":
+        if rows.dtype != np.uint8 or rows.shape[1] != math.prod(state["size"]):
+            raise ValueError("the samples are not images of the size")
+    elif rows.dtype != np.float32 or not rows.any(axis=1).all():
+        raise ValueError("the samples are not vectors, or one is all zeros")
+
+
+def _check_calibration(record: Mapping[str, Any]) -> None:
+    check_fields(record, _CALIBRATION, ("calibration",))
+    if record["kind"] == "given":
+        return
+    for name in ("target", "achieved", "low", "high"):
+        if record[name] is None:
+            raise ValueProblem(("calibration", name), "is missing")
+
+
 def _restored(
-    kind: type["Enrolment"], state: Any, embedding: Embedding | None
+    kind: type["Enrolment"], state: Mapping[str, Any], embedding: Embedding | None
 ) -> "Enrolment":
-    _check(state, _FIELDS, "the state")
-    size = state["size"]
-    if len(size) != 2 or not all(isinstance(side, int) and side > 0 for side in size):
-        raise ValueError("the size is not a height and a width")
-    named = {"method", "size", "threshold", "cosine_weight", "embedding"}
-    if named & set(state["parameters"]):
-        raise ValueError("a parameter of the method has the name of another")
+    """A recogniser of fields that have been checked."""
+    taken = set(inspect.signature(kind.__init__).parameters) & set(state["parameters"])
+    if taken:
+        raise ValueProblem(("parameters", min(taken)), "is no parameter of a method")
     found = kind(
         state["method"],
-        size=size,
+        size=state["size"],
         cosine_weight=state["cosine_weight"],
         embedding=embedding,
         **state["parameters"],
     )
-    if state["kind"] not in (None, "image", "vector"):
-        raise ValueError(f"samples of kind {state['kind']!r}")
+    rows = state["rows"]
     found._reader.kind = state["kind"]
-    if state["rows"] is not None and state["rows"].ndim == 2:
-        found._reader.width = state["rows"].shape[1]
-        if state["kind"] == "image" and found._reader.width != size[0] * size[1]:
-            raise ValueError("the samples are not images of the size")
+    found._reader.width = None if rows is None else rows.shape[1]
     _fill(found._gallery, state)
+    _estimator(
+        Matcher.default(
+            found.method,
+            found._reader.image_shape,
+            found.cosine_weight,
+            found.parameters,
+        )
+    )
     if state["calibration"] is not None:
-        found.calibration = _calibration(state["calibration"])
+        found.calibration = Calibration(**state["calibration"])
     if state["matcher"] is not None:
         found._matcher = _matcher(found, state["matcher"])
     return found
 
 
-def _fill(gallery: Gallery, state: dict[str, Any]) -> None:
-    subjects, counts, rows = state["subjects"], state["counts"], state["rows"]
-    if len(set(map(str, subjects))) != len(subjects):
-        raise ValueError("a subject is there twice")
-    if counts.shape != (len(subjects),) or counts.dtype.kind not in "iu":
-        raise ValueError("there is not a number of samples for each subject")
-    if not len(subjects):
-        return
-    if rows is None or rows.ndim != 2 or rows.dtype not in (np.uint8, np.float32):
-        raise ValueError("the samples are neither images nor vectors")
-    if (counts < 1).any() or counts.sum() != len(rows):
-        raise ValueError("the samples do not match their numbers")
-    ends = np.cumsum(counts)
-    for subject, end, count in zip(subjects, ends, counts, strict=True):
-        gallery.restore(subject, rows[end - count : end])
-    if list(gallery) != subjects:
-        raise ValueError("the subjects are not in order")
+def _fill(gallery: Gallery, state: Mapping[str, Any]) -> None:
+    ends = np.cumsum(state["counts"])
+    for subject, end, count in zip(
+        state["subjects"], ends, state["counts"], strict=True
+    ):
+        gallery.restore(subject, state["rows"][end - count : end])
 
 
-def _calibration(record: dict[str, Any]) -> Calibration:
+def _estimator(matcher: Matcher) -> Any:
+    """The estimator of a matcher, whose parameters it takes."""
     try:
-        found = Calibration(**record)
+        estimator = matcher.estimator()
+        for part in _parts(estimator):
+            part._validate_params()
+    # Parameters of a file may have the names of other arguments.
     except TypeError as error:
-        raise ValueError(f"not a calibration: {error}") from error
-    threshold = found.threshold
-    if not isinstance(threshold, float) or not math.isfinite(threshold):
-        raise ValueError("the threshold is not a number")
-    if found.kind not in ("fmr", "fpir", "given"):
-        raise ValueError("the calibration is of no known kind")
-    return found
+        raise ValueError(f"the parameters are not those of the method: {error}") from (
+            error
+        )
+    return estimator
 
 
-def _matcher(recognizer: "Enrolment", state: dict[str, Any]) -> Matcher:
-    _check(state, _MATCHER_FIELDS, "the matcher")
+def _parts(estimator: Any) -> list[Any]:
+    """An estimator, and those that it is made of, in order."""
+    if isinstance(estimator, Pipeline):
+        return [estimator, *(step for _, step in estimator.steps)]
+    inner = getattr(estimator, "estimator", None)
+    return [estimator] if inner is None else [estimator, *_parts(inner)]
+
+
+def _matcher(recognizer: "Enrolment", state: Mapping[str, Any]) -> Matcher:
     matcher = Matcher(
         recognizer.method,
         recognizer._reader.image_shape,
         float(state["cosine_weight"]),
         state["parameters"],
     )
-    if type(matcher.estimator()) is not type(state["model"]):
-        raise ValueError("the model is not of the method")
     means, model = state["means"], state["model"]
+    wanted = [type(part) for part in _parts(_estimator(matcher))]
+    if [type(part) for part in _parts(model)] != wanted:
+        raise ValueError("the model is not of the method")
     n_subjects = len(recognizer.subjects())
-    classes = getattr(model, "classes_", None)
-    if classes is None or not np.array_equal(classes, np.arange(n_subjects)):
+    classes = getattr(model, "classes_", ())
+    if n_subjects < 2 or not np.array_equal(classes, np.arange(n_subjects)):
         raise ValueError("the model does not know the subjects")
     n_features = recognizer._reader.width
     if getattr(model, "n_features_in_", None) != n_features:
         raise ValueError("the model is not one of such samples")
-    if means.ndim != 2 or len(means) != n_subjects or means.dtype.kind != "f":
+    if len(means) != n_subjects:
         raise ValueError("there is not a mean for each subject")
     # The cosine is that of the inputs of the metric, where there is one.
     width = n_inputs(model.metric_) if isinstance(model, DualQMLW) else n_features
     if means.shape[1] != width:
         raise ValueError(f"the means have {means.shape[1]} values, not {width}")
-    centre, spread = state["cosine_mean"], state["cosine_spread"]
-    if not (math.isfinite(centre) and math.isfinite(spread) and spread > 0.0):
-        raise ValueError("the cosines have no mean or no spread")
     matcher.subjects = recognizer.subjects()
     matcher.model, matcher.means = model, means
-    matcher.cosine_mean, matcher.cosine_spread = centre, spread
+    matcher.cosine_mean = float(state["cosine_mean"])
+    matcher.cosine_spread = float(state["cosine_spread"])
     return matcher
-
-
-def _check(state: Any, wanted: dict[str, type | tuple[type, ...]], what: str) -> None:
-    if not isinstance(state, dict) or set(state) != set(wanted):
-        raise ValueError(f"{what} does not have the fields it should")
-    for name, kinds in wanted.items():
-        if not isinstance(state[name], kinds):
-            raise ValueError(f"{name} is {type(state[name]).__name__}")

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from dualqml.core import FileError
 from dualqml.core.files import write_atomically
+from dualqml.core.text import printable, read_json
 
 #: The string of the metadata that holds the checksum.
 CHECKSUM = "dualqml.sha256"
@@ -35,6 +36,9 @@ CHECKSUM = "dualqml.sha256"
 #: Most bytes of a header. The format allows ten times more, but JSON takes many
 #: times its size once read, and the header of a model has some kilobytes.
 MAX_HEADER = 10_000_000
+
+#: Most arrays of a file; a model has some dozens.
+MAX_ARRAYS = 1_000
 
 #: Names of the format and types of NumPy. The format has more, NumPy has not.
 DTYPES: Mapping[str, np.dtype[Any]] = {
@@ -81,7 +85,8 @@ def write_tensors(
     Parameters
     ----------
     path : path
-        The file; its folder is made if it is not there.
+        The file; its folder is made if it is not there. A new file is for its owner
+        only (0600); one that was there keeps its permissions.
     arrays : dict of str to ndarray
         Numbers or booleans. Types of larger items come first in the file, so that
         all are aligned.
@@ -130,6 +135,9 @@ def write_tensors(
             "data_offsets": [start, end],
         }
         ordered.append(np.ascontiguousarray(array, little))
+    if len(arrays) > MAX_ARRAYS:
+        what = f"it would have {len(arrays):,} arrays, at most {MAX_ARRAYS:,}"
+        raise ModelFileError(f"{path} cannot be written: {what}")
     header = json.dumps(entries, separators=(",", ":")).encode()
     header += b" " * (-(_LENGTH_BYTES + len(header)) % _ALIGNMENT)
     if len(header) > MAX_HEADER:
@@ -140,7 +148,7 @@ def write_tensors(
     data = [array.reshape(-1).view(np.uint8).data for array in ordered]
     digest = _sha256([length, header, *data])
     header = header.replace(_sealed(_BLANK), _sealed(digest))
-    write_atomically(path, [length, header, *data])
+    write_atomically(path, [length, header, *data], private=True)
 
 
 def read_tensors(
@@ -173,7 +181,7 @@ def read_tensors(
     Notes
     -----
     Beyond the file's own pages, which the system may drop at any time, memory is
-    bounded by the limit of the header, whatever the file says.
+    bounded by the limits of the header, whatever the file says.
     """
     path = Path(path)
     content = _mapped(path)
@@ -208,8 +216,8 @@ def strict_json(text: str) -> Any:
     Raises
     ------
     ValueError
-        It is not JSON, or has a key twice, a number that is not finite, or too many
-        levels.
+        It is not JSON, has a key twice or a number that is not finite, or is beyond
+        the bounds of `read_json`.
 
     Examples
     --------
@@ -218,15 +226,9 @@ def strict_json(text: str) -> Any:
     Traceback (most recent call last):
     ValueError: the key 'a' is there twice
     """
-    try:
-        return json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_float=_finite,
-            parse_constant=_finite,
-        )
-    except RecursionError:
-        raise ValueError("it has too many levels") from None
+    return read_json(
+        text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite
+    )
 
 
 def _mapped(path: Path) -> NDArray[np.uint8]:
@@ -266,7 +268,8 @@ def _parsed(path: Path, header: bytes) -> dict[str, Any]:
     try:
         entries = strict_json(header.decode())
     except ValueError as error:
-        raise ModelFileError(f"{path}: its header is not JSON: {error}") from error
+        what = f"its header is not JSON that can be read: {printable(str(error), 200)}"
+        raise ModelFileError(f"{path} is refused: {what}") from error
     # It starts with a brace.
     assert isinstance(entries, dict)
     return entries
@@ -276,6 +279,8 @@ def _arrays(
     path: Path, entries: Mapping[str, Any], data: NDArray[np.uint8]
 ) -> dict[str, NDArray[Any]]:
     """The arrays of all entries, which must cover the data without gaps."""
+    if len(entries) > MAX_ARRAYS:
+        _refuse(path, f"it has {len(entries):,} arrays, more than {MAX_ARRAYS:,}")
     arrays, places = {}, []
     for name, entry in entries.items():
         try:
@@ -373,7 +378,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"the number {text} is not finite")
+        raise ValueError(f"the number {text[:20]} is not finite")
     return value
 
 
