@@ -264,24 +264,28 @@ def test_a_full_disk(people, out, capsys, monkeypatch):
     assert run(people, "-m", "2", *QUICK, "--out", out, "--resume") == 0
 
 
+@pytest.mark.timeout(1200)  # It may hang, but it may be slow.
 def test_ctrl_c(people, out):
     process = subprocess.Popen(
         [sys.executable, "-m", "dualqml", "reproduce", people, "-m", "2,3,4"]
-        + ["--repeats", "50", "--jobs", "2", "--out", str(out)],
+        + ["--repeats", "1000", "--jobs", "2", "--out", str(out)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     store = out / "results.jsonl"
-    end = time.monotonic() + 60
-    while time.monotonic() < end and process.poll() is None:
-        if store.exists() and store.read_bytes().count(b"\n") > 3:
-            break
-        time.sleep(0.05)
-    # As a terminal does it: to the whole group.
-    os.killpg(process.pid, signal.SIGINT)
-    shown = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
+    try:
+        # However long it takes: the first results say that it runs.
+        while process.poll() is None:
+            if store.exists() and store.read_bytes().count(b"\n") > 3:
+                break
+            time.sleep(0.05)
+        # As a terminal does it: to the whole group.
+        os.killpg(process.pid, signal.SIGINT)
+        shown = process.communicate()[1]
+    finally:
+        process.kill()
+    assert process.returncode == 130, shown
     assert "Go on with --resume" in shown
     assert "Traceback" not in shown
     assert len(read_results(store)) >= 3
