@@ -1,3 +1,5 @@
+from math import copysign, inf, nextafter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from dualqml.evaluation import (
     error_curve,
     fnmr_at_fmr,
     rates_at_threshold,
+    threshold_for_rate,
 )
 
 # Few values, so that there are ties.
@@ -204,17 +207,135 @@ class TestRatesAtThreshold:
         assert (point.fmr, point.fnmr) == (0.0, 1.0)
 
 
+# Scores of all sizes, and some that occur again and again.
+MANY = st.one_of(ANY, st.floats(allow_nan=True, allow_infinity=True))
+OWN = st.one_of(st.none(), vectors(MANY))
+
+
+def share(scores, threshold):
+    """Of all scores, those that match; a missing one never does."""
+    return sum(1 for score in scores if score >= threshold) / len(scores)
+
+
+def refused(strangers, rate):
+    """The highest score that must not match, by trying them all; None if all may."""
+    return max((s for s in strangers if share(strangers, s) > rate), default=None)
+
+
+def occurring(strangers, own):
+    scores = list(strangers) + ([] if own is None else list(own))
+    return [float(score) for score in scores if not np.isnan(score)]
+
+
+class TestThresholdForRate:
+    @given(vectors(MANY), RATES, OWN)
+    def test_no_more_match_than_allowed(self, strangers, rate, own):
+        threshold = threshold_for_rate(strangers, rate, others=own)
+        assert share(strangers, threshold) <= rate
+
+    @given(vectors(MANY), RATES, OWN)
+    def test_at_the_next_stranger_below_more_would_match(self, strangers, rate, own):
+        threshold = threshold_for_rate(strangers, rate, others=own)
+        limit = np.inf if np.isnan(threshold) else threshold
+        below = [
+            s for s in strangers if s < limit or (np.isnan(threshold) and s == limit)
+        ]
+        for score in below:
+            assert share(strangers, score) > rate
+
+    @given(vectors(MANY), RATES, OWN)
+    def test_it_is_not_above_the_next_score_that_occurred(self, strangers, rate, own):
+        threshold = threshold_for_rate(strangers, rate, others=own)
+        limit = refused(strangers, rate)
+        scores = occurring(strangers, own)
+        if limit is None:
+            assert threshold == min(scores, default=np.inf)
+        elif above := [score for score in scores if score > limit]:
+            assert limit < threshold <= min(above)
+        elif limit < np.inf:
+            just_above = float(limit) * (1.0 + copysign(1e-8, limit))
+            assert limit < threshold <= max(just_above, nextafter(limit, inf))
+        else:
+            assert np.isnan(threshold)
+
+    @given(vectors(MANY), RATES, vectors(MANY), st.randoms(use_true_random=False))
+    def test_the_order_does_not_matter(self, strangers, rate, own, random):
+        expected = threshold_for_rate(strangers, rate, others=own)
+        mixed, other = strangers.tolist(), own.tolist()
+        random.shuffle(mixed)
+        random.shuffle(other)
+        found = threshold_for_rate(mixed, rate, others=other)
+        np.testing.assert_equal(found, expected)
+
+    @given(vectors(MANY), OWN)
+    def test_a_higher_rate_never_asks_for_more(self, strangers, own):
+        rates = np.linspace(0.0, 1.0, 21)
+        found = [threshold_for_rate(strangers, rate, others=own) for rate in rates]
+        # NaN rejects more than any number.
+        ordered = [(np.isnan(t), 0.0 if np.isnan(t) else t) for t in found]
+        assert ordered == sorted(ordered, reverse=True)
+
+    @given(vectors(FINITE), RATES, vectors(FINITE))
+    def test_it_is_the_middle_of_the_gap(self, strangers, rate, own):
+        limit = refused(strangers, rate)
+        above = [s for s in occurring(strangers, own) if limit is None or s > limit]
+        if limit is not None and above:
+            expected = (limit + min(above)) / 2
+            found = threshold_for_rate(strangers, rate, others=own)
+            assert found == pytest.approx(expected, abs=1e-15)
+
+    def test_cases_by_hand(self):
+        strangers = [0.5, 0.25, 0.75, 0.125]
+        assert threshold_for_rate(strangers, 0.25) == 0.625
+        assert threshold_for_rate(strangers, 0.26) == 0.625
+        assert threshold_for_rate(strangers, 0.24, others=[1.0, 7.0]) == 0.875
+        # Those who should match do not move it where a stranger is nearer.
+        assert threshold_for_rate(strangers, 0.25, others=[0.8]) == 0.625
+        assert threshold_for_rate(strangers, 1.0) == 0.125
+        # Seven people: the strangers end at 0.782, and the others begin at 1.0013.
+        seven = threshold_for_rate([0.3, 0.782], 0.01, others=[1.0013, 1.2])
+        assert seven == pytest.approx(0.89165)
+
+    @pytest.mark.parametrize("top", [0.782, -3.0, 1e-30, 1e12, 0.0])
+    def test_above_all_scores_it_is_above_rounding(self, top):
+        threshold = threshold_for_rate([top, top - abs(top)], 0.0)
+        rounded = top + 1e-12 * abs(top)
+        assert rounded <= threshold <= top + 1e-8 * abs(top) + 1e-300
+        assert threshold > top
+
+    def test_shares_are_those_measured(self):
+        # 0.7 * 10 is less than 7 in binary, and 7 / 10 is 0.7.
+        for n in range(1, 200):
+            scores = np.arange(n)
+            for k in range(n):
+                assert share(scores, threshold_for_rate(scores, k / n)) == k / n
+
+    @pytest.mark.parametrize("rate", [-0.1, 1.1, np.nan])
+    def test_the_rate_must_be_a_share(self, rate):
+        with pytest.raises(ScoreError, match="rate must be from 0 to 1, a share"):
+            threshold_for_rate([1.0], rate)
+
+    def test_there_must_be_scores(self):
+        with pytest.raises(ScoreError, match="no scores in nonmated"):
+            threshold_for_rate([], 0.1)
+        with pytest.raises(ScoreError, match="no scores in others"):
+            threshold_for_rate([1.0], 0.1, others=[])
+        assert threshold_for_rate([np.nan], 0.1) == np.inf
+
+
 class TestFNMRAtFMR:
     @given(vectors(ANY), vectors(ANY), RATES)
-    def test_the_threshold_is_the_lowest_allowed(self, mated, nonmated, fmr):
+    def test_no_threshold_of_the_curve_is_better(self, mated, nonmated, fmr):
         point = fnmr_at_fmr(mated, nonmated, fmr=fmr)
+        curve = error_curve(mated, nonmated)
         assert point.fmr <= fmr
-        both = np.r_[mated, nonmated]
-        top = np.inf if np.isnan(point.threshold) else point.threshold
-        for lower in both[both < top]:
-            assert counted(mated, nonmated, lower)[0] > fmr
-        if np.isnan(point.threshold):
-            assert counted(mated, nonmated, np.inf)[0] > fmr
+        assert point.fnmr == curve.fnmr[curve.fmr <= fmr].min()
+
+    @given(vectors(ANY), vectors(ANY), RATES)
+    def test_the_threshold_is_that_for_the_rate(self, mated, nonmated, fmr):
+        point = fnmr_at_fmr(mated, nonmated, fmr=fmr)
+        expected = threshold_for_rate(nonmated, fmr, others=mated)
+        np.testing.assert_equal(point.threshold, expected)
 
     @given(vectors(ANY), vectors(ANY), RATES)
     def test_its_rates_are_those_at_its_threshold(self, mated, nonmated, fmr):
@@ -232,20 +353,20 @@ class TestFNMRAtFMR:
         # 3 of 30: rounding may not lose the point where FMR is the target.
         nonmated = np.arange(30.0)
         point = fnmr_at_fmr([25.5, 40.0], nonmated, fmr=0.1)
-        assert point == OperatingPoint(27.0, 0.1, 0.5, 2, 30)
+        assert point == OperatingPoint(26.5, 0.1, 0.5, 2, 30)
 
     def test_ties_are_not_split(self):
         point = fnmr_at_fmr([2.0, 3.0], [0.0, 1.0, 2.0, 2.0], fmr=0.25)
-        assert point == OperatingPoint(3.0, 0.0, 0.5, 2, 4)
+        assert point == OperatingPoint(2.5, 0.0, 0.5, 2, 4)
 
     def test_the_default_allows_one_in_a_thousand(self):
         nonmated = np.arange(2000.0)
         point = fnmr_at_fmr([1996.5, 1998.0], nonmated)
-        assert point == OperatingPoint(1998.0, 0.001, 0.5, 2, 2000)
+        assert point == OperatingPoint(1997.5, 0.001, 0.5, 2, 2000)
 
     def test_where_nothing_may_match_the_threshold_is_above_all(self):
         point = fnmr_at_fmr([0.0], [1.0], fmr=0.5)
-        assert point == OperatingPoint(np.inf, 0.0, 1.0, 1, 1)
+        assert point == OperatingPoint(1.0 + 1e-9, 0.0, 1.0, 1, 1)
 
     def test_no_number_rejects_infinite_scores(self):
         point = fnmr_at_fmr([np.inf], [np.inf], fmr=0.5)

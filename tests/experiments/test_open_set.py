@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from dualqml.experiments.open_set import (
     evaluate_open_set,
 )
 from dualqml.experiments.open_set_report import open_set_table, write_open_set
+from dualqml.experiments.rendering import to_markdown
 from dualqml.extractors._neighbours import unit_rows
 from dualqml.extractors.local_descriptors import local_descriptors
 from dualqml.recognition import Recognizer
@@ -156,6 +159,72 @@ def test_the_lowest_is_bold():
     assert all(cell.bold for cell in table.rows[0].cells)
     assert not table.rows[1].cells[0].bold
     assert table.rows[1].cells[0].text == "100.00"
+
+
+@pytest.mark.parametrize(
+    ("m", "said", "fewer"),
+    [
+        (3, "8 people enrolled with 3 images each, 4 strangers", False),
+        (1, "8 people enrolled with 1 image each, 4 strangers", False),
+        # Everybody has five, of whom one is asked with.
+        (20, "8 people enrolled with 4 images each, 4 strangers", True),
+    ],
+)
+def test_as_many_images_are_told_as_were_enrolled(m, said, fewer):
+    found = evaluate_open_set(*people(), m=m, repeats=1)
+    text = to_markdown(open_set_table(found))
+    assert said in text
+    assert (f"{m} images of each person were asked for" in text) == fewer
+
+
+def test_uneven_people_are_told_with_their_median():
+    rows, labels = people()
+    few = np.concatenate(
+        [np.flatnonzero(labels == p)[2:] for p in np.unique(labels)[:6]]
+    )
+    kept = np.r_[few, np.flatnonzero(~np.isin(labels, np.unique(labels)[:6]))]
+    found = evaluate_open_set(rows[kept], labels[kept], m=4, repeats=3)
+    counts = np.concatenate(found.images_each)
+    assert counts.shape == (24,)
+    assert set(counts) == {2, 4}
+    said = f"enrolled with 2 to 4 images each (median {np.median(counts):g})"
+    assert said in to_markdown(open_set_table(found))
+    # Those who were really enrolled.
+    for each, trial in zip(found.images_each, found.trials[NEAREST], strict=True):
+        assert trial.mated.shape[0] == sum(3 if n == 2 else 5 for n in each) - sum(each)
+
+
+def test_equal_divisions_have_no_standard_error(found):
+    trials = {row: [own[0], own[0]] for row, own in found.trials.items()}
+    same = to_markdown(open_set_table(replace(found, trials=trials)))
+    assert "± 0.00" not in same
+    assert "Without ±: the same in all divisions" in same
+    one = {row: own[:1] for row, own in found.trials.items()}
+    single = to_markdown(open_set_table(replace(found, trials=one)))
+    assert "Without ±" not in single
+
+
+def test_intervals_without_width_are_not_told_as_intervals(found, tmp_path):
+    n_people = found.n_enrolled
+    # Every search finds its person, and no stranger comes near.
+    right = Trial(
+        np.eye(n_people),
+        np.arange(n_people),
+        np.zeros((4, n_people)),
+        np.array([*"abcd"]),
+    )
+    never = right._replace(mated=np.roll(right.mated, 1, axis=1))
+    for trial, said in [
+        (right, "0.0 % (no interval: it is the same for all people, however drawn); "),
+        (right, f"with no error among {n_people} people it could be 38%"),
+        (never, "100.0 % (no interval: it is the same for all people, however drawn)<"),
+    ]:
+        made = OpenSetEvaluation("x", 3, n_people, 4, {"DualQML-W": [trial]})
+        page = write_open_set(made, tmp_path)[0].read_text()
+        assert said in page
+        assert "95 % interval" not in page
+    page = write_open_set(found, tmp_path)[0].read_text()
+    assert "(95 % interval " in page
 
 
 def test_the_report_is_escaped_and_whole(found, tmp_path):

@@ -2,6 +2,9 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from dualqml.evaluation import binomial_interval
 from dualqml.recognition.calibration import Trials, calibrate, left_out_trials
@@ -117,6 +120,69 @@ def test_separable_scores_get_a_threshold_between():
     assert 0.2 < found.threshold <= 0.9
     assert found.achieved == 0.0
     assert found.missed == 0.0
+
+
+SCORES = st.sampled_from([-1.0, 0.0, 0.1, 0.3, 0.30001, 0.7, 1.0, 2.5])
+
+
+@st.composite
+def made_up_trials(draw):
+    n_subjects, n_mated = draw(st.integers(1, 4)), draw(st.integers(0, 6))
+    n_strangers = draw(st.integers(1, 12))
+    mated = draw(arrays(np.float64, (n_mated, n_subjects), elements=SCORES))
+    codes = draw(arrays(np.int64, n_mated, elements=st.integers(0, n_subjects - 1)))
+    strangers = draw(arrays(np.float64, (n_strangers, n_subjects), elements=SCORES))
+    return Trials(mated, codes, strangers)
+
+
+@given(made_up_trials(), st.sampled_from(["fmr", "fpir"]), st.floats(0.01, 0.99))
+def test_the_rate_on_the_data_is_the_highest_not_above_the_target(trials, kind, target):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        found = calibrate(trials, kind=kind, target=target, source="made up")
+    best = trials.nonmated.max(axis=1)
+    scores = trials.nonmated.ravel() if kind == "fmr" else best
+    assert np.mean(scores >= found.threshold) == found.achieved <= target
+    # One stranger more, and it would be.
+    below = scores[scores < found.threshold]
+    if below.size:
+        assert np.mean(scores >= below.max()) > target
+    # No enrolled person is missed for nothing.
+    if found.n_mated:
+        own = trials.mated[np.arange(found.n_mated), trials.codes]
+        if kind == "fpir":
+            own = own[trials.mated.argmax(axis=1) == trials.codes]
+        kept = int(np.sum(own > below.max(initial=-np.inf)))
+        assert found.missed == pytest.approx(1.0 - kept / found.n_mated)
+    else:
+        assert found.missed is None
+
+
+def test_the_top_stranger_stays_unknown():
+    recognizer = enrolled(vectors(n_people=20), threshold=None)
+    rows, names = strangers(30)
+    with pytest.warns(UserWarning, match="rule of three"):
+        calibration = recognizer.calibrate(rows, names, fpir=0.01)
+    assert calibration.achieved == 0.0
+    top = recognizer.scores(rows).max()
+    assert top < calibration.threshold < top + 1e-6
+    # Also one by one, where scores are rounded in another way.
+    decisions = {recognizer.identify(row).decision for row in rows}
+    assert decisions == {"unknown"}
+
+
+def test_few_people_get_a_threshold_between_strangers_and_enrolled():
+    recognizer = enrolled(vectors(n_people=7, noise=0.05), threshold=None)
+    with pytest.warns(UserWarning, match="rule of three"):
+        calibration = recognizer.calibrate(fpir=0.01)
+    trials = left_out_trials(
+        recognizer._gallery, recognizer._matcher, recognizer._cache
+    )
+    strangers_end, own_begin = trials.nonmated.max(), trials.mated[:, 0].min()
+    assert strangers_end < own_begin
+    middle = (strangers_end + own_begin) / 2
+    assert calibration.threshold == pytest.approx(middle, rel=1e-6)
+    assert calibration.missed == 0.0
 
 
 def test_wrong_use(recognizer):

@@ -36,6 +36,7 @@ from dualqml.evaluation.verification import (
     error_curve,
     fnmr_at_fmr,
     rates_at_threshold,
+    threshold_for_rate,
 )
 
 __all__ = [
@@ -66,5 +67,6 @@ __all__ = [
     "open_set_curve_by_acceptance",
     "rates_at_threshold",
     "rule_of_three",
+    "threshold_for_rate",
     "true_ranks",
 ]

@@ -148,8 +148,8 @@ def fnir_at_fpir(
     Returns
     -------
     OpenSetPoint
-        The lowest threshold of `open_set_curve` whose measured FPIR is not above
-        the target, and the rates there.
+        The threshold of `threshold_for_rate`, whose measured FPIR is not above the
+        target, and the rates there.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def fnir_at_fpir(
     >>> strangers = [[0.1, 0.7], [0.3, 0.2]]
     >>> point = fnir_at_fpir(mated, [0, 1, 1], strangers, fpir=0.5)
     >>> point.threshold, point.fpir, round(point.fnir, 2)
-    (0.6, 0.5, 0.33)
+    (0.45, 0.5, 0.33)
     """
     searches = _searches(mated_scores, mated_codes, nonmated_scores, rank)
     return searches.point(fpir)
@@ -233,8 +233,8 @@ def fnir_at_fpir_by_acceptance(
     Returns
     -------
     OpenSetPoint
-        The lowest threshold of `open_set_curve_by_acceptance` whose measured FPIR
-        is not above the target, and the rates there.
+        The threshold of `threshold_for_rate`, whose measured FPIR is not above the
+        target, and the rates there.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def fnir_at_fpir_by_acceptance(
     >>> from dualqml.evaluation import fnir_at_fpir_by_acceptance
     >>> point = fnir_at_fpir_by_acceptance([3.0, 2.0], [True, False], [1.0], fpir=0.0)
     >>> point.threshold, point.fnir
-    (3.0, 0.5)
+    (2.0, 0.5)
     """
     searches = _accepted(mated_acceptance, mated_found, nonmated_acceptance)
     return searches.point(fpir)

@@ -14,12 +14,16 @@ FRR; leave the missing scores out to get the former.
 """
 
 from dataclasses import dataclass
+from math import copysign, inf, nan, nextafter
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dualqml.core.arrays import Array
 from dualqml.evaluation._scores import as_scores, as_share
+
+#: By how much of itself a threshold is above a score that nothing is above.
+_ABOVE_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,14 +184,92 @@ def equal_error_rate(mated: ArrayLike, nonmated: ArrayLike) -> float:
     return float(curve.fnmr[before] + share * step)
 
 
+def threshold_for_rate(
+    nonmated: ArrayLike, rate: float, *, others: ArrayLike | None = None
+) -> float:
+    """The threshold that lets no more than a share of scores through.
+
+    Let r be the highest score that must not match: those that are r or more are
+    more than the share. Any threshold above r keeps the rate, and all up to the
+    next score u above it, of either kind, have the same errors on these scores.
+    The threshold is the middle between r and u. It is not u, since the gap above r
+    may be wide where scores are few, and whoever is a little below the one person
+    at its end would be rejected; and it is not r, since a score a little above those
+    seen would match.
+
+    Where no score is above r, nothing tells how far up to go: the threshold is just
+    above r, by a billionth of it, which is more than scores differ by rounding.
+    Where all scores may match, it is the lowest of them. A higher rate never gives a
+    higher threshold, nor does the order of scores matter; ties are not split.
+
+    Parameters
+    ----------
+    nonmated : array-like of shape (n_nonmated,)
+        Similarities of pairs of two subjects, or of searches of strangers.
+    rate : float
+        The largest share of them that may match.
+    others : array-like of shape (n_others,), optional
+        Scores that should match. They move the threshold within the gap between
+        two scores of `nonmated` only.
+
+    Returns
+    -------
+    float
+        The threshold. It is infinite if all scores are missing, and NaN, which
+        rejects all, if too many are +inf for any number to reject them.
+
+    Raises
+    ------
+    ScoreError
+        There are no scores, or the rate is not from 0 to 1.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import threshold_for_rate
+    >>> strangers = [0.125, 0.25, 0.375, 0.75]
+    >>> threshold_for_rate(strangers, 0.25)
+    0.5625
+    >>> threshold_for_rate(strangers, 0.25, others=[0.625, 0.9])
+    0.5
+    """
+    target = as_share(rate, "rate")
+    other = as_scores(nonmated, "nonmated")
+    own = np.empty(0) if others is None else as_scores(others, "others")
+    scores = np.sort(other[~np.isnan(other)])
+    both = np.concatenate([scores, own[~np.isnan(own)]])
+    # Shares are compared as they are measured, without rounding of the product.
+    allowed = min(int(target * other.size) + 1, other.size)
+    while allowed / other.size > target:
+        allowed -= 1
+    if allowed >= scores.size:
+        return float(both.min(initial=np.inf))
+    refused = float(scores[scores.size - allowed - 1])
+    above = both[both > refused]
+    if above.size == 0:
+        return _just_above(refused)
+    return _middle(refused, float(above.min()))
+
+
+def _just_above(score: float) -> float:
+    if score == inf:
+        return nan
+    return max(nextafter(score, inf), score * (1.0 + copysign(_ABOVE_ROUNDING, score)))
+
+
+def _middle(low: float, high: float) -> float:
+    # By halves: the sum may overflow.
+    middle = min(low / 2.0 + high / 2.0, high)
+    # Infinite or neighbouring numbers have nothing between.
+    return middle if middle > low else high
+
+
 def fnmr_at_fmr(
     mated: ArrayLike, nonmated: ArrayLike, *, fmr: float = 1e-3
 ) -> OperatingPoint:
     """False non-match rate where false matches are rare enough.
 
-    The threshold is the lowest of those of `error_curve` whose measured FMR is not
-    above the target. It is a score that occurred, or above all of them; the target
-    is never exceeded on these scores, whatever the ties.
+    The threshold is that of `threshold_for_rate`. It has the lowest FNMR among those
+    whose FMR is not above the target on these scores, whatever the ties.
 
     Parameters
     ----------
@@ -213,22 +295,13 @@ def fnmr_at_fmr(
     Examples
     --------
     >>> from dualqml.evaluation import fnmr_at_fmr
-    >>> point = fnmr_at_fmr([0.9, 0.8, 0.3, 0.7], [0.1, 0.4, 0.2, 0.2], fmr=0.1)
+    >>> point = fnmr_at_fmr([0.9, 0.8, 0.3, 0.75], [0.1, 0.5, 0.2, 0.2], fmr=0.1)
     >>> point.threshold, point.fmr, point.fnmr
-    (0.7, 0.0, 0.25)
+    (0.625, 0.0, 0.25)
     """
-    target = as_share(fmr, "fmr")
-    curve = error_curve(mated, nonmated)
-    lowest = int(np.argmax(curve.fmr <= target))
-    return OperatingPoint(
-        threshold=float(curve.thresholds[lowest]),
-        fmr=float(curve.fmr[lowest]),
-        fnmr=float(curve.fnmr[lowest]),
-        n_mated=np.size(mated),
-        n_nonmated=np.size(nonmated),
-        n_missing_mated=curve.n_missing_mated,
-        n_missing_nonmated=curve.n_missing_nonmated,
-    )
+    own = as_scores(mated, "mated")
+    threshold = threshold_for_rate(nonmated, as_share(fmr, "fmr"), others=own)
+    return rates_at_threshold(own, nonmated, threshold)
 
 
 def rates_at_threshold(

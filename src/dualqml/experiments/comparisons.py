@@ -14,6 +14,13 @@ from dualqml.experiments.labels import (
 from dualqml.experiments.rendering import Cell, Heading, Row, Table
 from dualqml.experiments.results import TUNED, Comparison, Results, Setting
 
+#: Differences in points that differ by less differ by rounding.
+_SAME = 1e-9
+_NO_INTERVAL = (
+    "No interval: the difference is the same in all splits, so nothing tells its "
+    "noise, and nobody is said to be better. Run more splits."
+)
+
 
 class Pair(NamedTuple):
     """A row of ours and the best rival, in one setting."""
@@ -40,23 +47,27 @@ def comparison_table(results: Results) -> Table:
         verdict.
     """
     differing = what_differs(results.settings)
-    rows, records = [], []
+    rows, records, without = [], [], list[str]()
     for pair in pairs(results):
         setting, gap = pair.setting, pair.comparison
         theirs = float(results.errors(setting, pair.rival).mean())
         ours = float(results.errors(setting, pair.row).mean())
         difference = interval = splits = Cell()
+        found = gap or Comparison(pair.rival, 0, np.nan, np.nan, np.nan)
         if gap is not None:
             difference = Cell(signed(gap.difference))
-            interval = Cell(f"{signed(gap.low)} to {signed(gap.high)}")
             splits = Cell(str(gap.n_splits))
+            if has_interval(gap):
+                interval = Cell(f"{signed(gap.low)} to {signed(gap.high)}")
+            else:
+                interval, without = Cell("none"), [_NO_INTERVAL]
+                found = gap._replace(low=np.nan, high=np.nan)
         cells = (
             *(Cell(pair.rival), Cell(f"{theirs:.2f}")),
             *(Cell(pair.row), Cell(f"{ours:.2f}")),
             *(difference, interval, splits, Cell(verdict(gap))),
         )
         rows.append(Row(setting_label(setting, differing), cells))
-        found = gap or Comparison(pair.rival, 0, np.nan, np.nan, np.nan)
         records.append(
             (*record_key(setting, pair.row), ours, pair.rival, theirs)
             + (found.n_splits, found.difference, found.low, found.high)
@@ -80,6 +91,7 @@ def comparison_table(results: Results) -> Table:
             "The interval is Student's t on paired differences. It is of random splits "
             "of one database, which share images, and says nothing of other people.",
             "The rival is the one with the lowest mean error on the same splits.",
+            *without,
         ),
         columns=(
             *("database", "m", "protocol", "photometry", "method", "tuned", "error"),
@@ -107,6 +119,11 @@ def our_rows(results: Results) -> list[str]:
     return [row for row in results.rows if row.removesuffix(TUNED) in compared]
 
 
+def has_interval(comparison: Comparison) -> bool:
+    """Whether splits differ: else nothing tells the noise of their mean."""
+    return comparison.high - comparison.low > _SAME
+
+
 def verdict(comparison: Comparison | None) -> str:
     """What an interval says, in words.
 
@@ -118,9 +135,13 @@ def verdict(comparison: Comparison | None) -> str:
     'lower'
     >>> verdict(Comparison("LDA", 30, -1.2, -2.5, 0.1))
     'no difference seen'
+    >>> verdict(Comparison("LDA", 2, -1.2, -1.2, -1.2))
+    'no interval'
     """
     if comparison is None:
         return "too few splits"
+    if not has_interval(comparison) and abs(comparison.difference) > _SAME:
+        return "no interval"
     if comparison.high < 0.0:
         return "lower"
     return "higher" if comparison.low > 0.0 else "no difference seen"

@@ -94,13 +94,16 @@ class OpenSetEvaluation:
     name : str
         The data.
     m : int
-        Enrolled images of each person.
+        Images of each person that were asked for.
     n_enrolled, n_strangers : int
         People of each kind.
     trials : dict of str to list of Trial
         By row, one for each division.
     thresholds : list of list of ThresholdCheck
         For each division, where a rate was asked for.
+    images_each : list of list of int
+        For each division, how many images of each person were enrolled: m, or
+        fewer of those who have no more than m.
     """
 
     name: str
@@ -109,10 +112,19 @@ class OpenSetEvaluation:
     n_strangers: int
     trials: dict[str, list[Trial]] = field(default_factory=dict)
     thresholds: list[list[ThresholdCheck]] = field(default_factory=list)
+    images_each: list[list[int]] = field(default_factory=list)
 
     def values(self, row: str, measure: str) -> Array:
         """A measure in per cent, for each division."""
         return np.array([100.0 * MEASURES[measure](t) for t in self.trials[row]])
+
+    def images_in_words(self) -> str:
+        """How many images of each person were enrolled."""
+        counts = [count for each in self.images_each for count in each]
+        least, most = min(counts, default=self.m), max(counts, default=self.m)
+        if least == most:
+            return f"{least} image{'s' * (least > 1)} each"
+        return f"{least} to {most} images each (median {np.median(counts):g})"
 
     def interval(self, row: str, fpir: float, *, n_resamples: int = 300) -> Interval:
         """FNIR in the first division, with an interval from drawing people anew."""
@@ -206,6 +218,7 @@ def evaluate_open_set(
             size = min(m, own.size - 1)
             train.append(own[:size])
             test.append(own[size:])
+        found.images_each.append([part.size for part in train])
         known, asked = np.concatenate(train), np.concatenate(test)
         others = np.flatnonzero(np.isin(names, unknown))
         codes = np.searchsorted(enrolled, names[asked])

@@ -33,6 +33,15 @@ from dualqml.experiments.threshold_checks import threshold_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_FEWER = (
+    "{} images of each person were asked for. A person who has no more is enrolled "
+    "with all but one, which is asked with."
+)
+_ALIKE = (
+    "Without ±: the same in all divisions, so nothing tells its noise; more divisions "
+    "or people would."
+)
+
 _COLOURS = ("#c1440e", "#2f6db5", "#8c8c8c", "#3b8f5a", "#9a63b0")
 
 
@@ -58,28 +67,32 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
         measure: min(round(values[row][measure].mean(), 2) for row in values)
         for measure in MEASURES
     }
-    rows = []
+    rows, alike = [], False
     for row, measured in values.items():
         cells = []
         for measure, each in measured.items():
             mean = round(float(each.mean()), 2)
             detail = ""
-            if each.size > 1:
+            if np.ptp(each) > 0.0:
                 detail = f"± {each.std(ddof=1) / np.sqrt(each.size):.2f}"
+            else:
+                alike = alike or each.size > 1
             cells.append(Cell(f"{mean:.2f}", mean == lowest[measure], detail))
         rows.append(Row(row, tuple(cells)))
     first = next(iter(found.trials.values()))
     n_searches = first[0].nonmated.shape[0]
-    few = []
+    few = [_FEWER.format(found.m)] if _has_fewer(found) else []
+    if alike:
+        few.append(_ALIKE)
     if rule_of_three(n_searches) > 0.01:
-        few = [
+        few.append(
             f"{n_searches} non-mated searches are too few to speak of an FPIR of 1 %: "
             f"with no error among them it could be {rule_of_three(n_searches):.1%}."
-        ]
+        )
     return Table(
         title=(
-            f"{found.name}: {found.n_enrolled} people enrolled with {found.m} images "
-            f"each, {found.n_strangers} strangers; errors in %"
+            f"{found.name}: {found.n_enrolled} people enrolled with "
+            f"{found.images_in_words()}, {found.n_strangers} strangers; errors in %"
         ),
         corner="Score",
         header=(tuple(Heading(measure) for measure in MEASURES),),
@@ -127,11 +140,9 @@ def write_open_set(
     own = next(iter(found.trials))
     spread = [
         f"FNIR of {own} at FPIR {fpir:.0%} in the first division: "
-        f"{100 * interval.estimate:.1f} % (95 % interval {100 * interval.low:.1f} to "
-        f"{100 * interval.high:.1f}, people drawn anew)"
+        f"{_with_interval(found, own, fpir)}"
         # Of a single stranger it cannot be told how they differ.
         for fpir in ((0.1, 0.01) if found.n_strangers > 1 else ())
-        for interval in [found.interval(own, fpir)]
     ]
     listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in spread)
     listed = f"<ul>{listed}</ul>" if spread else ""
@@ -150,6 +161,27 @@ def write_open_set(
     report = folder / "open-set.html"
     write_text(report, page)
     return report, text
+
+
+def _has_fewer(found: OpenSetEvaluation) -> bool:
+    return any(count < found.m for each in found.images_each for count in each)
+
+
+def _with_interval(found: OpenSetEvaluation, row: str, fpir: float) -> str:
+    """A rate and its interval, or why there is none."""
+    interval = found.interval(row, fpir)
+    rate = f"{100 * interval.estimate:.1f} %"
+    if interval.low < interval.high:
+        ends = f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
+        return f"{rate} (95 % interval {ends}, people drawn anew)"
+    text = f"{rate} (no interval: it is the same for all people, however drawn)"
+    if interval.estimate == 0.0:
+        n_people = np.unique(found.trials[row][0].codes).size
+        text += (
+            f"; with no error among {n_people} people it could be "
+            f"{rule_of_three(n_people):.0%}"
+        )
+    return text
 
 
 def _plot(

@@ -14,6 +14,7 @@ from dualqml.evaluation import (
     fnir_at_fpir,
     fnmr_at_fmr,
     rule_of_three,
+    threshold_for_rate,
 )
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.matcher import Matcher, SampleCache
@@ -178,7 +179,11 @@ def calibrate(
     Returns
     -------
     Calibration
-        The lowest threshold whose rate on the data is at most the target.
+        The threshold of :func:`dualqml.evaluation.threshold_for_rate`: its rate on
+        the data is at most the target, and that of the next stranger below would
+        not be. It lies in the middle between that stranger and the next score
+        above, of a stranger or of an enrolled person, or just above where there is
+        none.
 
     Warns
     -----
@@ -193,19 +198,20 @@ def calibrate(
             "are not enrolled are needed"
         )
     n_mated = len(trials.mated)
-    # Without mated trials the price is not known; the threshold is all the same.
-    mated = trials.mated if n_mated else trials.nonmated[:1]
-    codes = trials.codes if n_mated else np.zeros(1, dtype=np.int64)
-    missed: float | None
-    if kind == "fmr":
-        own = mated[np.arange(len(mated)), codes]
-        verified = fnmr_at_fmr(own, trials.nonmated.ravel(), fmr=target)
-        threshold, achieved = verified.threshold, verified.fmr
-        missed, n = verified.fnmr, verified.n_nonmated
+    mated, codes, nonmated = trials
+    strangers = nonmated.ravel() if kind == "fmr" else nonmated.max(axis=1)
+    missed: float | None = None
+    if n_mated == 0:
+        # The price is not known; the rate is kept all the same.
+        threshold = threshold_for_rate(strangers, target)
+    elif kind == "fmr":
+        own = mated[np.arange(n_mated), codes]
+        verified = fnmr_at_fmr(own, strangers, fmr=target)
+        threshold, missed = verified.threshold, verified.fnmr
     else:
-        searched = fnir_at_fpir(mated, codes, trials.nonmated, fpir=target)
-        threshold, achieved = searched.threshold, searched.fpir
-        missed, n = searched.fnir, searched.n_nonmated
+        searched = fnir_at_fpir(mated, codes, nonmated, fpir=target)
+        threshold, missed = searched.threshold, searched.fnir
+    n = strangers.size
     if rule_of_three(n) > target:
         warnings.warn(
             f"{n} non-mated comparisons are too few for a rate of {target:g}: even "
@@ -214,18 +220,15 @@ def calibrate(
             UserWarning,
             stacklevel=3,
         )
-    if not np.isfinite(threshold):
-        # Above all that was seen.
-        threshold = float(np.nextafter(trials.nonmated.max(), np.inf))
-    interval = binomial_interval(round(achieved * n), n)
+    interval = binomial_interval(int(np.count_nonzero(strangers >= threshold)), n)
     return Calibration(
-        threshold=float(threshold),
+        threshold=threshold,
         kind=kind,
         target=target,
-        achieved=float(achieved),
+        achieved=interval.estimate,
         low=interval.low,
         high=interval.high,
-        missed=float(missed) if n_mated else None,
+        missed=missed,
         n_comparisons=n,
         n_mated=n_mated,
         source=source,
