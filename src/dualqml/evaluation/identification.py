@@ -160,11 +160,11 @@ def fnir_at_fpir(
     Examples
     --------
     >>> from dualqml.evaluation import fnir_at_fpir
-    >>> mated = [[0.9, 0.2], [0.3, 0.6], [0.5, 0.4]]
-    >>> strangers = [[0.1, 0.7], [0.3, 0.2]]
+    >>> mated = [[0.9, 0.2], [0.3, 0.75], [0.5, 0.4]]
+    >>> strangers = [[0.1, 0.8], [0.25, 0.2]]
     >>> point = fnir_at_fpir(mated, [0, 1, 1], strangers, fpir=0.5)
     >>> point.threshold, point.fpir, round(point.fnir, 2)
-    (0.45, 0.5, 0.33)
+    (0.5, 0.5, 0.33)
     """
     searches = _searches(mated_scores, mated_codes, nonmated_scores, rank)
     return searches.point(fpir)

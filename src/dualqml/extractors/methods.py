@@ -154,8 +154,8 @@ def make_method(
         :class:`LocalDescriptors`; whatever knows motions of images, knows them
         no longer, but for DualQML-W, which looks through the descriptors.
     image_shape : tuple of int, optional
-        Height and width of the images in the rows. None means square images to
-        the methods that need images, and none to DualQML-W.
+        Height and width of the images in the rows. None means square images of
+        at least 8 x 8 pixels to what needs images, and none to DualQML-W.
     **overrides : dict
         Parameters of the method's extractor or classifier. They are not tuned.
 
