@@ -10,7 +10,9 @@ from tests.problems import lams, make_problem, problems
 @given(problem=problems(), lam=lams)
 def test_start_solves_the_one_sample_problem_roughly(problem, lam):
     spectrum, _, _ = problem
-    table = single_sample_table(spectrum, 1.0 / lam, 1.0 / lam)
+    table = single_sample_table(
+        spectrum.eigenvalues, spectrum.coordinates, 1.0 / lam, 1.0 / lam
+    )
     v, t = table.start(1.0 / lam)
     L = spectrum.eigenvalues
     for z, v_i, t_i in zip(spectrum.coordinates, v, t, strict=True):
@@ -28,8 +30,10 @@ def test_start_solves_the_one_sample_problem_roughly(problem, lam):
 
 def test_one_table_serves_a_range_of_lambdas():
     spectrum, _, _ = make_problem([3, 3, 3], 20)
-    wide = single_sample_table(spectrum, 1e-6, 1e6)
+    wide = single_sample_table(spectrum.eigenvalues, spectrum.coordinates, 1e-6, 1e6)
     for inv_lam in (1e-6, 1e-2, 1.0, 1e6):
-        narrow = single_sample_table(spectrum, inv_lam, inv_lam)
+        narrow = single_sample_table(
+            spectrum.eigenvalues, spectrum.coordinates, inv_lam, inv_lam
+        )
         for a, b in zip(wide.start(inv_lam), narrow.start(inv_lam), strict=True):
             np.testing.assert_allclose(a + 1.0, b + 1.0, rtol=0.2)

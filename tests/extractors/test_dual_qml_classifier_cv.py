@@ -64,4 +64,7 @@ def test_zero_vector_in_cross_validation_names_the_row():
     data = X.copy()
     data[5] = 0.0
     with pytest.raises(InfeasibleError, match="rows 5 of X"):
+        DualQMLClassifierCV(cv=3, zero_samples="error").fit(data, y)
+    with pytest.warns(UserWarning, match="rows 5 of X") as caught:
         DualQMLClassifierCV(cv=3).fit(data, y)
+    assert len(caught) == 1  # once, and not in every fold

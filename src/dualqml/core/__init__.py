@@ -16,11 +16,12 @@ from dualqml.core.exceptions import (
 )
 from dualqml.core.newton import newton_path
 from dualqml.core.solution import QMLSolution
-from dualqml.core.solve import solve
+from dualqml.core.solve import CertifiedSolution, solve, solve_certified
 from dualqml.core.spectrum import ScatterSpectrum, scatter_spectrum
 
 __all__ = [
     "Certificate",
+    "CertifiedSolution",
     "DualQMLError",
     "FileError",
     "InfeasibleError",
@@ -33,4 +34,5 @@ __all__ = [
     "newton_path",
     "scatter_spectrum",
     "solve",
+    "solve_certified",
 ]

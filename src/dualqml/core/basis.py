@@ -58,7 +58,8 @@ class RationalBasis:
         """Append (L + s)^-1 z_i for every own sample, one shift a class."""
         k = self.Z.shape[1]
         rows = slice(self.size, self.size + k)
-        np.divide(self.Z, (self.L + shifts[:, None])[:, None, :], out=self._W[:, rows])
+        inverse = 1.0 / (self.L + shifts[:, None])
+        np.multiply(self.Z, inverse[:, None, :], out=self._W[:, rows])
         self._coefficients[:, :, rows] = np.eye(k)
         self.block_shifts = np.concatenate([self.block_shifts, shifts[:, None]], 1)
         self._append(k, shifts[:, None])

@@ -58,6 +58,7 @@ class BatchSolution:
     v: Array  # (C, k)
     roots: Array  # (C, k): t_a in falling order, zero where there is none
     vectors: Array  # (C, k, rank): q_a as rows, in the eigenbasis
+    shifts: Array  # (C, k): estimated errors of the roots
     gap: Array  # (C,) estimated relative duality gap
     violation: Array  # (C,)
     n_iter: NDArray[np.int64]  # (C,) eigendecompositions of reduced problems
@@ -108,6 +109,7 @@ def solve_batch(
         v=np.zeros_like(v),
         roots=np.zeros((n_classes, k)),
         vectors=np.empty((n_classes, k, rank)),
+        shifts=np.zeros((n_classes, k)),
         gap=np.full(n_classes, np.inf),
         violation=np.full(n_classes, np.inf),
         n_iter=np.zeros(n_classes, dtype=np.int64),
@@ -331,12 +333,12 @@ class _Batch:
         better = badness < np.maximum(out.gap[rows], out.violation[rows])
         better |= ~np.isfinite(out.violation[rows])
         if better.all() and rows.size == out.gap.size:
-            out.v, out.roots, out.vectors = v, roots, vectors
+            out.v, out.roots, out.vectors, out.shifts = v, roots, vectors, shift
             out.gap, out.violation = gap, final.violation
         else:
             keep = rows[better]
             out.v[keep], out.roots[keep] = v[better], roots[better]
-            out.vectors[keep] = vectors[better]
+            out.vectors[keep], out.shifts[keep] = vectors[better], shift[better]
             out.gap[keep], out.violation[keep] = gap[better], final.violation[better]
         failed = (gap > _ACCEPTED_GAP * self.tol) | (final.violation > self.tol)
         return failed, worst

@@ -1,42 +1,40 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How good a solution is, whoever computed it.
+"""How good a solution is, whoever computed it, rounding included.
 
-The certificate works in the full span of the data, not in the reduced bases of
-the solver. Its upper bound is the objective (5) at a feasible P: the solution
-rescaled so that every constraint holds. Its lower bound is the dual value (12)
-with the negative eigenvalues of
+What is certified are numbers as they are stored: the factors of P_c in the space
+of the samples and the multipliers u. The bounds hold in exact arithmetic: every
+computed quantity that they rest on is moved to the safe side by what rounding, and
+directions left out of the spectrum, can have done to it.
 
-    M(v) = diag(L) - Z' D Z,   D = diag(1 + v),  v = u / lam,
-
-bounded from above by Sylvester's law of inertia: M has exactly as many
-eigenvalues below -b as the k x k matrix D^-1 - Z (L + b)^-1 Z' has negative
-ones, or D^{1/2} times it from both sides. No eigenvalue can hide from that
-count.
+The upper bound of the optimum is the objective (5) at a feasible P: the stored one
+rescaled so that every constraint holds. The lower bound is the dual value (12), with
+bounds on the negative eigenvalues of ``lam O_c - sum u_i x_i x_i'`` that are found by
+counting (:mod:`dualqml.core.inertia`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.core.arrays import Array, Index
+from dualqml.core.arrays import Array, Index, Mask
 from dualqml.core.chunks import ClassChunk, class_chunks
+from dualqml.core.inertia import OtherSamples, RootCounter
+from dualqml.core.long_products import MAX_LONG, long_product
 from dualqml.core.solution import QMLSolution
-from dualqml.core.spectrum import ScatterSpectrum
+from dualqml.core.spectrum import EPSILON, ScatterSpectrum, dot_error
 
-#: Chunks small enough for their temporaries to stay in a core's own cache.
-_CHUNK_BYTES = 500_000
-#: Margin above a root at which it is counted, and the smallest root counted,
-#: both in units of the class's largest root.
-_MARGIN, _FLOOR = 1e-11, 3e-6
-#: By how much a root's estimated error is enlarged for the first trial, and how
-#: large it may be in units of the largest root.
+#: Bytes of own samples in a chunk of classes.
+_CHUNK_BYTES = 2_000_000
+#: By how much the trials for the roots may raise the relative gap, in units of the
+#: tolerance.
+_MARGIN = 0.01
+#: Roots below this fraction of the largest are not told apart, at a tolerance of 1e-6.
+_SMALLEST = 3e-5
+#: By how much a root's estimated error is enlarged for the first trial, and how large
+#: it may be in units of the largest root: a large estimate is a bad one.
 _SHIFT_MARGIN, _SMALL_SHIFT = 1.3, 1e-6
-#: A Newton step below this fraction of the largest root is the last one.
-_LAST_STEP = 1e-4
-#: Counts tried for a root before its bound is given up.
-_MAX_ATTEMPTS = 12
 
 
 @dataclass(frozen=True)
@@ -46,19 +44,20 @@ class Certificate:
     Attributes
     ----------
     primal : ndarray of shape (n_classes,)
-        Objective (5) at the solution rescaled to feasibility: an upper bound.
+        Upper bound of objective (5) at the solution rescaled to feasibility,
+        hence of the optimum.
     dual : ndarray of shape (n_classes,)
         Lower bound of the dual value (12), hence of the optimum.
     gap : ndarray of shape (n_classes,)
-        Relative duality gap, (primal - dual) / primal.
+        Relative duality gap, (primal - dual) / primal; never negative.
     violation : ndarray of shape (n_classes,)
         Largest shortfall of x'Px below 1 over the own samples, before
-        rescaling; zero where all constraints hold.
+        rescaling; an upper bound too.
     complementarity : ndarray of shape (n_classes,)
         Largest ``u_i |x_i'Px_i - 1|``, relative to the sum of the u_i.
     n_negative : ndarray of shape (n_classes,)
-        Negative eigenvalues of ``lam O_c - sum u_i x_i x_i'``, those below a
-        fraction 3e-6 of the largest in magnitude not counted.
+        Negative eigenvalues of ``lam O_c - sum u_i x_i x_i'``. Those that are too
+        small to matter, below 3e-5 of the largest in magnitude, are not counted.
     """
 
     primal: Array
@@ -68,9 +67,34 @@ class Certificate:
     complementarity: Array
     n_negative: NDArray[np.int64]
 
+    @property
+    def worst(self) -> Array:
+        """The larger of gap and violation."""
+        return np.maximum(self.gap, self.violation)
+
+    def of(self, classes: Index | Mask) -> "Certificate":
+        """The certificates of some of the classes."""
+        return Certificate(
+            **{field.name: getattr(self, field.name)[classes] for field in fields(self)}
+        )
+
+    def with_part(self, classes: Index, part: "Certificate") -> "Certificate":
+        """A certificate with other values for some of the classes."""
+        columns = {}
+        for field in fields(self):
+            columns[field.name] = column = getattr(self, field.name).copy()
+            column[classes] = getattr(part, field.name)
+        return Certificate(**columns)
+
 
 def certify(
-    spectrum: ScatterSpectrum, members: Sequence[Index], solution: QMLSolution
+    spectrum: ScatterSpectrum,
+    members: Sequence[Index],
+    solution: QMLSolution,
+    *,
+    components: Array | None = None,
+    tol: float = 1e-6,
+    rounding: bool = True,
 ) -> Certificate:
     """Certify the solution of every class.
 
@@ -82,6 +106,14 @@ def certify(
         For each class, the indices of its samples.
     solution : QMLSolution
         What a solver returned.
+    components : ndarray of shape (sum of ranks, n_features), optional
+        What ``spectrum.back_project`` has made of the solution's factors, where that
+        is at hand: the factors as they are stored.
+    tol : float, default=1e-6
+        The gap that matters. Bounds are sharp to about a hundredth of it.
+    rounding : bool, default=True
+        False leaves out what rounding and dropped directions may have done to the
+        bounds. They prove nothing then; the difference tells why a class failed.
 
     Returns
     -------
@@ -99,169 +131,312 @@ def certify(
     >>> bool((certificate.gap < 1e-6).all())
     True
     """
+    if components is None:
+        components = spectrum.back_project(solution.factors)
+    if not rounding:
+        nothing = np.zeros_like(spectrum.dropped)
+        spectrum = replace(
+            spectrum, scatter_error=0.0, sample_error=0.0, dropped=nothing
+        )
+    error = float(rounding)
+    stored = _Stored.of(spectrum, solution, components, error)
     chunks = class_chunks(members, spectrum.rank, _CHUNK_BYTES)
-    parts = [_certify_chunk(chunk, spectrum, solution) for chunk in chunks]
+    parts = []
+    # What overflows, or is 0 / 0, is not proven: an infinite gap.
+    with np.errstate(all="ignore"):
+        for chunk in chunks:
+            v = np.where(chunk.real, solution.dual[chunk.samples] / solution.lam, 0.0)
+            Z = chunk.gather(spectrum.coordinates)
+            facts = stored.facts(chunk, Z, spectrum, solution)
+            counter = RootCounter.among_all_samples(Z, chunk, spectrum, v, error)
+            parts.append(_bounds(facts, solution.lam, v, chunk.real, counter, tol))
     order = np.argsort(np.concatenate([chunk.classes for chunk in chunks]))
-    columns = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts])[order]
-        for field in fields(Certificate)
-    }
-    return Certificate(**columns)
+    return _stacked(parts).of(order)
 
 
-def _certify_chunk(
-    chunk: ClassChunk, spectrum: ScatterSpectrum, solution: QMLSolution
+def certify_directly(
+    spectrum: ScatterSpectrum,
+    members: Sequence[Index],
+    solution: QMLSolution,
+    components: Array,
+    *,
+    tol: float = 1e-6,
 ) -> Certificate:
-    lam, L = solution.lam, spectrum.eigenvalues
-    Z = chunk.gather(spectrum.coordinates)
-    v = np.where(chunk.real, solution.dual[chunk.samples] / lam, 0.0)
-    factors = _factors_of(chunk, solution)
-    own = Z @ factors.transpose(0, 2, 1)
-    gram = factors @ factors.transpose(0, 2, 1)
-    F = (own * own).sum(axis=2)
-    lowest = np.where(chunk.real, F, np.inf).min(axis=1)
-    scale = np.maximum(1.0, 1.0 / np.where(lowest > 0.0, lowest, 1.0))
-    # tr(P O_c) = sum over all samples of x'Px, less the own ones.
-    total = ((factors * factors) @ L).sum(axis=1)
-    extra = np.maximum(total - F.sum(axis=1), 0.0)
-    squared_norm = (gram * gram).sum(axis=(1, 2))
-    primal = 0.5 * squared_norm * scale**2 + lam * extra * scale
-    primal = np.where(lowest > 0.0, primal, np.inf)  # no scale makes it feasible
-    n_possible = np.minimum(chunk.real.sum(axis=1), spectrum.rank)
-    claimed = _claimed_roots(Z, L, v, lam, factors, own, gram)
-    bounds, n_negative = _root_bounds(Z, L, v, n_possible, claimed)
+    """Certify the solution of every class by its responses to all samples.
+
+    Slower than :func:`certify`, and closer: the responses of the stored factors are
+    computed and not bounded. Meant for spectra with a small error.
+
+    Parameters
+    ----------
+    spectrum : ScatterSpectrum
+        From :func:`~dualqml.core.spectrum.sample_spectrum`.
+    members : sequence of ndarray
+        For each class, the indices of its samples.
+    solution : QMLSolution
+        What a solver returned.
+    components : ndarray of shape (sum of ranks, n_features)
+        The factors in the space of the samples as they are stored.
+    tol : float, default=1e-6
+        As in :func:`certify`.
+
+    Returns
+    -------
+    Certificate
+        Bounds and residuals, class by class.
+    """
+    parts = []
+    with np.errstate(all="ignore"):
+        for c, own in enumerate(members):
+            rows = components[solution.first_rows[c] : solution.first_rows[c + 1]]
+            (chunk,) = class_chunks([own], spectrum.rank, _CHUNK_BYTES)
+            v = solution.dual[own][None] / solution.lam
+            Z = chunk.gather(spectrum.coordinates)
+            counter = RootCounter.among_all_samples(Z, chunk, spectrum, v, 1.0)
+            facts = _direct_facts(spectrum.samples, own, rows, 1.0)
+            # The roots are counted in the scatter of all samples, own ones included.
+            own_part = (spectrum.samples[own] @ rows.T) ** 2
+            facts = replace(facts, energies=facts.energies + own_part.sum(axis=0))
+            parts.append(_bounds(facts, solution.lam, v, chunk.real, counter, tol))
+    return _stacked(parts)
+
+
+def certify_class(
+    X: Array,
+    own: Index,
+    lam: float,
+    components: Array,
+    dual: Array,
+    spectrum: OtherSamples,
+    *,
+    tol: float = 1e-6,
+    rounding: bool = True,
+) -> Certificate:
+    """Certify one class by the spectrum of the other samples.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        All samples.
+    own : ndarray of shape (n_own,)
+        Those of the class.
+    lam : float
+        The regularisation parameter.
+    components : ndarray of shape (rank, n_features)
+        The factor of P.
+    dual : ndarray of shape (n_own,)
+        The multipliers u.
+    spectrum : OtherSamples
+        The spectrum of O_c and the own samples in its eigenbasis.
+    tol : float, default=1e-6
+        As in :func:`certify`.
+    rounding : bool, default=True
+        As in :func:`certify`.
+
+    Returns
+    -------
+    Certificate
+        Bounds and residuals of the one class.
+    """
+    if not rounding:
+        nothing = np.zeros_like(spectrum.own_errors)
+        spectrum = replace(spectrum, error=0.0, own_errors=nothing, residuals=None)
+    with np.errstate(all="ignore"):
+        facts = _direct_facts(X, own, components, float(rounding))
+        v = dual[None] / lam
+        counter = RootCounter.among_others(spectrum, v, float(rounding))
+        real = np.ones((1, own.size), dtype=bool)
+        return _bounds(facts, lam, v, real, counter, tol)
+
+
+def _stacked(parts: Sequence[Certificate]) -> Certificate:
+    return Certificate(
+        **{
+            field.name: np.concatenate([getattr(part, field.name) for part in parts])
+            for field in fields(Certificate)
+        }
+    )
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of the stored factors of some classes."""
+
+    own: Array  # (C, k): x'P_c x of the own samples ...
+    own_lower: Array  # (C, k): ... and what it is at least
+    extra: Array  # (C,): tr(P_c O_c) at most
+    norm: Array  # (C,): |P_c|_F at most
+    squared: Array  # (C, rank): |f|^2 of each factor f
+    energies: Array  # (C, rank): f'Sf, S the scatter in which roots are counted
+    shifts: Array  # (C, rank): by how much more than |f|^2 / lam the roots are, about
+
+
+def _direct_facts(X: Array, own: Index, rows: Array, rounding: float) -> _Facts:
+    """Of one class, by the responses of its factors to all samples."""
+    lengths = np.sqrt((rows * rows).sum(axis=1))
+    if max(X.shape) <= MAX_LONG:
+        product, _ = long_product(X, rows.T)
+        off = rounding * EPSILON * np.abs(product)
+    else:
+        product = X @ rows.T
+        norms = np.sqrt((X * X).sum(axis=1))
+        off = rounding * dot_error(X.shape[1]) * np.outer(norms, lengths)
+    mine = np.abs(product[own])
+    lower = np.maximum(mine - off[own], 0.0)
+    extra = np.abs(product) + off
+    extra[own] = 0.0
+    energies = (extra * extra).sum(axis=0)
+    error = rounding * dot_error(X.shape[1])
+    gram = np.abs(rows @ rows.T) + error * np.outer(lengths, lengths)
+    return _Facts(
+        (mine * mine).sum(axis=1)[None],
+        (lower * lower).sum(axis=1)[None],
+        energies.sum(keepdims=True) * (1.0 + dot_error(X.shape[0])),
+        np.sqrt((gram * gram).sum(keepdims=True))[0],
+        (lengths * lengths)[None],
+        energies[None],
+        np.zeros((1, lengths.size)),
+    )
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The stored factors v of all classes, by the solver's f in the eigenbasis.
+
+    v = Qf up to rounding. What that can have done follows from how
+    :meth:`~dualqml.core.ScatterSpectrum.back_project` computes v, so that nothing but
+    norms has to be computed in the space of the samples.
+    """
+
+    squared: Array  # |v|^2
+    drift: Array  # |Xv - Zf| at most
+    cross: Array  # |v_a'v_b - f_a'f_b| is at most the product of two of these
+    total: Array  # |Xv|^2 at most
+    shifts: Array
+
+    @classmethod
+    def of(
+        cls,
+        spectrum: ScatterSpectrum,
+        solution: QMLSolution,
+        components: Array,
+        rounding: float,
+    ) -> "_Stored":
+        f, L = solution.factors, spectrum.eigenvalues
+        n_samples, n_features = spectrum.samples.shape
+        largest, size = np.sqrt(L[-1]), np.sqrt(L.sum())
+        squares = f * f
+        lengths = np.sqrt(squares.sum(axis=1))
+        energies = squares @ L
+        if spectrum.basis is None:
+            # v = X'w and w = Z(f / L), two products with their rounding; and the
+            # error of the Gram matrix times w.
+            w = np.sqrt(squares @ (1.0 / L))
+            in_w = rounding * np.sqrt(n_samples) * dot_error(spectrum.rank)
+            in_v = rounding * dot_error(n_samples) * size
+            drift = (spectrum.scatter_error + L[-1] * in_w + largest * in_v) * w
+            cross = np.sqrt(spectrum.scatter_error) * w
+            cross += np.sqrt(2.0 * (largest * in_w + in_v) * w * lengths)
+            energies *= 1.0 + rounding * 8.0 * EPSILON * n_samples
+        else:
+            # v = Qf, a product and the orthogonality of Q; and Z = XQ, a product.
+            in_v = np.sqrt(spectrum.rank) * dot_error(spectrum.rank)
+            in_v = rounding * (in_v + 8.0 * EPSILON * n_features)
+            in_z = rounding * np.sqrt(spectrum.rank) * dot_error(n_features)
+            drift = (largest * in_v + size * in_z) * lengths
+            cross = np.sqrt(3.0 * in_v) * lengths
+            energies += spectrum.scatter_error * lengths**2
+        shifts = solution.root_shifts
+        return cls(
+            np.einsum("ij,ij->i", components, components),
+            drift,
+            cross,
+            (np.sqrt(energies) + drift) ** 2,
+            np.zeros_like(lengths) if shifts is None else shifts,
+        )
+
+    def facts(
+        self,
+        chunk: ClassChunk,
+        Z: Array,
+        spectrum: ScatterSpectrum,
+        solution: QMLSolution,
+    ) -> _Facts:
+        """What is known of the classes of a chunk with own samples Z."""
+        ranks = solution.ranks[chunk.classes]
+        width = max(int(ranks.max()), 1)
+        held = np.arange(width) < ranks[:, None]
+        index = solution.first_rows[chunk.classes][:, None] + np.arange(width)
+        index = np.where(held, index, 0)
+
+        def of_rows(values: Array) -> Array:
+            return np.where(held, values[index], 0.0)
+
+        factors = solution.factors[index]
+        if not held.all():
+            factors[~held] = 0.0
+        factors_T = factors.transpose(0, 2, 1)
+        own = np.abs(Z @ factors_T)
+        lower = np.maximum(own - of_rows(self.drift)[:, None, :], 0.0)
+        own, lower = (own * own).sum(axis=2), (lower * lower).sum(axis=2)
+        total = of_rows(self.total)
+        # tr(P O_c): all samples less the own ones.
+        own_sum = np.where(chunk.real, lower, 0.0).sum(axis=1)
+        extra = np.maximum(total.sum(axis=1) - own_sum, 0.0)
+        extra += dot_error(chunk.real.shape[1] + 8) * total.sum(axis=1)
+        squared, cross = of_rows(self.squared), of_rows(self.cross)
+        gram = np.abs(factors @ factors_T) + cross[:, :, None] * cross[:, None, :]
+        np.einsum("cii->ci", gram)[...] = squared
+        norm = np.sqrt((gram * gram).sum(axis=(1, 2)))
+        return _Facts(own, lower, extra, norm, squared, total, of_rows(self.shifts))
+
+
+def _bounds(
+    facts: _Facts,
+    lam: float,
+    v: Array,
+    real: Mask,
+    counter: RootCounter,
+    tol: float,
+) -> Certificate:
+    """Upper and lower bound of the optimum of each class."""
+    lowest = np.where(real, facts.own_lower, np.inf).min(axis=1)
+    feasible = lowest > 0.0
+    scale = np.maximum(1.0, 1.0 / np.where(feasible, lowest, 1.0))
+    # For sums of a few terms, and the norms of factors.
+    slack = 1.0 + dot_error(counter.L.size + real.shape[1] + 16)
+    primal = 0.5 * (facts.norm * scale) ** 2 + lam * facts.extra * scale
+    primal = np.where(feasible, primal * slack, np.inf)  # else no scale makes it so
+
+    squared = facts.squared
+    roots = squared / lam
+    largest = roots.max(axis=1, keepdims=True, initial=0.0)
+    small = facts.shifts <= _SMALL_SHIFT * largest
+    roots = np.where(small, roots + _SHIFT_MARGIN * facts.shifts, roots)
+    # By how much a root moves when its eigenvalue in the count does: t + q'Sq.
+    lever = roots + facts.energies / np.where(squared > 0.0, squared, 1.0)
+    order = np.argsort(-roots, axis=1)
+    roots, lever = (np.take_along_axis(a, order, axis=1) for a in (roots, lever))
+    # Trials a little above the roots t: by d, where t d and d^2 / 2, summed over the
+    # roots, raise the gap by no more than the margin.
+    trace = squared.sum(axis=1)
+    above = np.minimum(
+        _MARGIN * tol * primal / (lam * np.where(trace > 0.0, trace, np.inf)),
+        np.sqrt(_MARGIN * tol * primal / real.shape[1]) / lam,
+    )
+    limits, n_negative = counter.root_bounds(
+        roots,
+        lever,
+        np.where(feasible, above, 0.0),
+        _SMALLEST * min(1.0, float(np.sqrt(tol / 1e-6))),
+        np.minimum(real.sum(axis=1), counter.n_features),
+    )
     sum_v = v.sum(axis=1)
-    dual = lam * (sum_v - 0.5 * lam * (bounds * bounds).sum(axis=1))
-    slack = np.where(chunk.real, v * np.abs(F - 1.0), 0.0).max(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        complementarity = np.where(sum_v > 0.0, slack / sum_v, np.inf)
-        gap = np.where(lowest > 0.0, (primal - dual) / primal, np.inf)
-    violation = np.maximum(1.0 - lowest, 0.0)
+    half = 0.5 * lam * (limits * limits).sum(axis=1)
+    dual = lam * (sum_v / slack - half * slack)
+    exceeding = np.where(real, v * np.abs(facts.own - 1.0), 0.0).max(axis=1)
+    complementarity = np.where(sum_v > 0.0, exceeding / sum_v, np.inf)
+    gap = np.where(feasible & np.isfinite(primal), (primal - dual) / primal, np.inf)
+    gap = np.where(np.isnan(gap), np.inf, gap)
+    violation = np.maximum(1.0 - lowest / slack, 0.0)
     return Certificate(primal, dual, gap, violation, complementarity, n_negative)
-
-
-def _claimed_roots(
-    Z: Array, L: Array, v: Array, lam: float, factors: Array, own: Array, gram: Array
-) -> Array:
-    """Where the solution says that the roots of M(v) are, in falling order.
-
-    A factor row f = sqrt(lam t) q stands for the root t. By the residual
-    R = (M + t) f, the true root is larger by about R' (L + t)^-1 R / |f|^2.
-    """
-    squared = gram[:, np.arange(gram.shape[1]), np.arange(gram.shape[1])]
-    t = squared / lam
-    residual = (own * (1.0 + v)[:, :, None]).transpose(0, 2, 1) @ Z
-    weights = L + t[:, :, None]
-    residual -= factors * weights
-    residual *= residual
-    residual /= weights
-    shift = residual.sum(axis=2) / np.where(squared > 0.0, squared, 1.0)
-    # A large estimate is a bad one: better to search upwards from the root.
-    small = shift <= _SMALL_SHIFT * t.max(axis=1, keepdims=True)
-    roots = np.where(small, t + _SHIFT_MARGIN * shift, t)
-    return np.asarray(-np.sort(-roots, axis=1))
-
-
-def _factors_of(chunk: ClassChunk, solution: QMLSolution) -> Array:
-    """Factor rows of each class of a chunk, zero rows where it has fewer."""
-    ranks = solution.ranks[chunk.classes]
-    width = max(int(ranks.max()), chunk.samples.shape[1])
-    held = np.arange(width) < ranks[:, None]
-    rows = solution.first_rows[chunk.classes][:, None] + np.arange(width)
-    out = np.zeros((ranks.size, width, solution.factors.shape[1]))
-    out[held] = solution.factors[rows[held]]
-    return out
-
-
-def _root_bounds(
-    Z: Array, L: Array, v: Array, n_possible: Index, roots: Array
-) -> tuple[Array, NDArray[np.int64]]:
-    """Proven upper bounds on the roots (minus the negative eigenvalues) of M(v).
-
-    The a-th largest root is at most b as soon as no more than a - 1 roots are
-    counted above b. The claimed root is tried first, then Newton steps on the
-    eigenvalue of the counting matrix that has to become non-negative.
-    """
-    n_classes, k, _ = Z.shape
-    largest = np.maximum(roots[:, :1], np.finfo(np.float64).tiny)
-    floor = _FLOOR * largest
-    position = np.arange(k)
-    possible = position < n_possible[:, None]
-    bounds = np.where(possible, np.maximum(roots[:, :k] + _MARGIN * largest, floor), 0)
-    # One count settles all roots at the floor. It is the last of each class.
-    above = bounds > floor
-    n_above = above.sum(axis=1)
-    owner, allowed = np.nonzero(above)
-    owner = np.concatenate([owner, np.arange(n_classes)])
-    allowed = np.concatenate([allowed, n_above])
-    trial = np.concatenate([bounds[above], floor[:, 0]])
-    is_floor = np.arange(owner.size) >= owner.size - n_classes
-    n_negative = np.zeros(n_classes, dtype=np.int64)
-    Y = np.sqrt(1.0 + v)[:, :, None] * Z
-    for attempt in range(_MAX_ATTEMPTS):
-        count, step = _count_roots_above(Y, L, owner, trial, allowed)
-        if attempt == 0:
-            n_negative[owner[is_floor]] = count[is_floor]
-        failed = count > allowed
-        for proven_floor in (False, True):
-            done = ~failed & (is_floor == proven_floor)
-            _record(bounds, owner[done], allowed[done], trial[done], proven_floor)
-        if not failed.any():
-            return bounds, n_negative
-        # The lowest eigenvalue is concave in b, so its Newton steps never go too
-        # far. The last, small one is enlarged to get past the root.
-        scale = largest[owner, 0]
-        step = np.where(step < _LAST_STEP * scale, 1.02 * step, step)
-        trial = (trial + step + _MARGIN * 8.0**attempt * scale)[failed]
-        owner, allowed = owner[failed], allowed[failed]
-        is_floor = is_floor[failed]
-    # Never proven: no root exceeds the trace of Z'DZ.
-    trace = (Y * Y).sum(axis=(1, 2))
-    for proven_floor in (False, True):
-        rest = is_floor == proven_floor
-        _record(bounds, owner[rest], allowed[rest], trace[owner[rest]], proven_floor)
-    return bounds, n_negative
-
-
-def _record(
-    bounds: Array, owner: Index, position: Index, value: Array, is_floor: bool
-) -> None:
-    """Write proven bounds; one at the floor holds for all further roots too."""
-    if not is_floor:
-        bounds[owner, position] = value
-        return
-    further = (np.arange(bounds.shape[1]) >= position[:, None]) & (bounds[owner] > 0)
-    bounds[owner] = np.where(further, value[:, None], bounds[owner])
-
-
-def _count_roots_above(
-    weighted_own: Array, L: Array, owner: Index, b: Array, allowed: Index
-) -> tuple[Index, Array]:
-    """Number of eigenvalues of M(v) below -b, for pairs of a class and a b.
-
-    Also returns the Newton step in b after which only `allowed` remain: the
-    eigenvalues of I - Y (L + b)^-1 Y' with Y = D^{1/2} Z rise with b, at the
-    rate |(L + b)^-1 Y'y|^2 for the unit eigenvector y.
-    """
-    k, rank = weighted_own.shape[1:]
-    count = np.empty(owner.size, dtype=np.intp)
-    newton_step = np.zeros(owner.size)
-    size = max(1, _CHUNK_BYTES // (8 * k * rank))
-    diagonal = np.arange(k)
-    for start in range(0, owner.size, size):
-        part = slice(start, start + size)
-        root_weight = 1.0 / np.sqrt(L + b[part, None])
-        weighted = weighted_own[owner[part]]
-        weighted *= root_weight[:, None, :]
-        S = -(weighted @ weighted.transpose(0, 2, 1))
-        # A padded sample has a zero row: its unit diagonal counts nothing.
-        S[:, diagonal, diagonal] += 1.0
-        w, vectors = np.linalg.eigh(S)
-        count[part] = (w < 0.0).sum(axis=1)
-        failed = np.flatnonzero(count[part] > allowed[part])
-        index = allowed[part][failed]
-        y = vectors[failed, :, index]
-        direction = (y[:, None, :] @ weighted[failed])[:, 0] * root_weight[failed]
-        rate = (direction * direction).sum(axis=1)
-        newton_step[start + failed] = -w[failed, index] / rate
-    return count, newton_step

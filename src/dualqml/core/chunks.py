@@ -52,13 +52,13 @@ def class_chunks(
     Returns
     -------
     list of ClassChunk
-        Every class is in exactly one chunk.
+        Every class is in exactly one chunk, but for those without samples.
     """
     sizes = np.array([len(own) for own in members])
     order = np.argsort(sizes, kind="stable")
     ascending = sizes[order]
     chunks = []
-    start = 0
+    start = int(np.searchsorted(ascending, 0, side="right"))
     while start < order.size:
         k = int(ascending[start])
         limit = max(int(_PADDING * k), k + 1)

@@ -41,7 +41,8 @@ def newton_path(
     """Solve problem (5) for every class along a path of lambdas.
 
     The spectrum and the table of single-sample starts are shared, and each
-    solution starts from the one before.
+    solution starts from the one before. Samples that are no more than rounding
+    noise in the spectrum, so small are they beside the others, get no constraint.
 
     Parameters
     ----------
@@ -69,7 +70,14 @@ def newton_path(
         One solution for each lambda, in the order given.
     """
     lams = [float(lam) for lam in lams]
-    table = single_sample_table(spectrum, 1.0 / max(lams), 1.0 / min(lams))
+    n_classes, Z = len(members), spectrum.coordinates
+    lost = spectrum.lost
+    if lost.any():
+        members = [own[~lost[own]] for own in members]
+        Z = np.where(lost[:, None], Z[np.flatnonzero(~lost)[0]], Z)
+    table = single_sample_table(
+        spectrum.eigenvalues, Z, 1.0 / max(lams), 1.0 / min(lams)
+    )
     chunks = class_chunks(members, spectrum.rank, chunk_bytes)
     states: list[_WarmStart | None] = [None] * len(chunks)
     with ThreadPoolExecutor(max(1, n_jobs)) as pool:
@@ -91,7 +99,7 @@ def newton_path(
             if warm_start:
                 states = [state for _, state in done]
             found = [solution for solution, _ in done]
-            yield _gather(chunks, found, spectrum, len(members), lam)
+            yield _gather(chunks, found, spectrum, n_classes, lam)
 
 
 @dataclass(frozen=True)
@@ -168,8 +176,10 @@ def _gather(
         keep.append(kept)
     first = np.cumsum(ranks) - ranks
     factors = np.empty((ranks.sum(), spectrum.rank))
+    root_shifts = np.empty(factors.shape[0])
     for chunk, found, kept in zip(chunks, solutions, keep, strict=True):
         rows = first[chunk.classes][:, None] + np.cumsum(kept, axis=1) - 1
         scale = np.sqrt(lam * found.roots[kept])
         factors[rows[kept]] = scale[:, None] * found.vectors[kept]
-    return QMLSolution(lam, factors, ranks, dual, n_iter)
+        root_shifts[rows[kept]] = found.shifts[kept]
+    return QMLSolution(lam, factors, ranks, dual, n_iter, root_shifts)

@@ -5,14 +5,14 @@ Per class, with scaled dual variables v = u / lam >= 0 and a symmetric
 ``A`` (d x d, positive semidefinite) and ``B`` (k x d) in an orthonormal basis,
 
     minimise  f(v) = 1/2 |M(v)_-|_F^2 - sum(v) / lam,
-    M(v) = A - B' diag(1 + v) B,
+    M(v) = A - B' diag(base + v) B,
 
-which is problem (12) of the paper divided by -lam^2 and written for the total
-scatter. f is convex and continuously differentiable, its gradient (13) is
-``F - 1/lam`` with the own-class responses ``F_i = b_i' (-M)_+ b_i``, and it
-has an exact generalised Hessian. All arrays carry a leading class axis, and
-every operation works class by class, so that a result never depends on which
-classes share a batch.
+which is problem (12) of the paper divided by -lam^2. Where A is the total scatter,
+base is 1; where it is that of the other classes' samples alone, 0. f is convex and
+continuously differentiable, its gradient (13) is ``F - 1/lam`` with the own-class
+responses ``F_i = b_i' (-M)_+ b_i``, and it has an exact generalised Hessian. All
+arrays carry a leading class axis, and every operation works class by class, so that a
+result never depends on which classes share a batch.
 """
 
 from dataclasses import dataclass
@@ -80,9 +80,11 @@ class ReducedSolution:
     n_evaluations: NDArray[np.int64]  # (C,)
 
 
-def evaluate(A: Array, B: Array, v: Array, inv_lam: float, real: Mask) -> Evaluation:
+def evaluate(
+    A: Array, B: Array, v: Array, inv_lam: float, real: Mask, base: float = 1.0
+) -> Evaluation:
     """Value (12), gradient (13) and eigensystem at v, in scaled variables."""
-    M = A - B.transpose(0, 2, 1) @ (B * (1.0 + v)[:, :, None])
+    M = A - B.transpose(0, 2, 1) @ (B * (base + v)[:, :, None])
     w, Q = np.linalg.eigh(M)
     responses = B @ Q
     roots = _roots(w)
@@ -144,19 +146,24 @@ def bounded_newton_step(H: Array, g: Array, v: Array, real: Mask) -> Array:
     """
     k = H.shape[1]
     diagonal = np.arange(k)
-    trace = H[:, diagonal, diagonal].sum(axis=1)
-    H = H.copy()
-    H[:, diagonal, diagonal] += (1e-13 * trace / k + 1e-300)[:, None]
+    # In units in which the diagonal is one: samples of very different norms.
+    unit = H[:, diagonal, diagonal]
+    unit = 1.0 / np.sqrt(np.where(unit > 0.0, unit, 1.0))
+    H = H * unit[:, :, None] * unit[:, None, :]
+    H[:, diagonal, diagonal] += 1e-13
+    g, v = g * unit, v / unit
     bound = ~real | ((v <= 0.0) & (g > 0.0))
     step = np.empty_like(v)
     todo = np.arange(H.shape[0])
     for _ in range(2 * k + 2):
         Ht, gt, vt, at_bound = H[todo], g[todo], v[todo], bound[todo]
-        fixed = np.where(at_bound, -vt, 0.0)
-        rhs = np.where(at_bound, -vt, -gt - (Ht @ fixed[:, :, None])[:, :, 0])
         free = ~at_bound
-        matrix = np.where(free[:, :, None] & free[:, None, :], Ht, 0.0)
-        matrix[:, diagonal, diagonal] += at_bound
+        matrix, rhs = Ht, -gt
+        if at_bound.any():
+            fixed = np.where(at_bound, -vt, 0.0)
+            rhs = np.where(at_bound, -vt, rhs - (Ht @ fixed[:, :, None])[:, :, 0])
+            matrix = np.where(free[:, :, None] & free[:, None, :], Ht, 0.0)
+            matrix[:, diagonal, diagonal] += at_bound
         s = np.linalg.solve(matrix, rhs[:, :, None])[:, :, 0]
         step[todo] = s
         multiplier = gt + (Ht @ s[:, :, None])[:, :, 0]
@@ -168,7 +175,7 @@ def bounded_newton_step(H: Array, g: Array, v: Array, real: Mask) -> Array:
         bound[todo] = new[changed]
     for c in todo:
         step[c] = _bounded_step_by_nnls(H[c], g[c], v[c], real[c])
-    return np.maximum(step, -v)
+    return np.asarray(unit * np.maximum(step, -v))
 
 
 def _bounded_step_by_nnls(H: Array, g: Array, v: Array, real: Mask) -> Array:
@@ -199,13 +206,14 @@ def minimise(
     *,
     tol: float,
     max_evaluations: int,
+    base: float = 1.0,
 ) -> ReducedSolution:
     """Minimise f over v >= 0 for every class of the batch.
 
     Parameters
     ----------
     A : ndarray of shape (n_classes, d, d)
-        The total scatter in an orthonormal basis.
+        The scatter in an orthonormal basis.
     B : ndarray of shape (n_classes, k, d)
         The own samples in that basis; zero rows where padded.
     v : ndarray of shape (n_classes, k)
@@ -218,6 +226,8 @@ def minimise(
         Relative violation of the KKT conditions at which a class is done.
     max_evaluations : int
         Eigendecompositions a class may use.
+    base : float, default=1.0
+        1 where A is the scatter of all samples, 0 where the own ones are not in it.
 
     Returns
     -------
@@ -232,7 +242,7 @@ def minimise(
         violation=np.empty(n_classes),
         n_evaluations=np.empty(n_classes, dtype=np.int64),
     )
-    search = _Search.begin(A, B, np.where(real, np.maximum(v, 0.0), 0.0), real)
+    search = _Search.begin(A, B, np.where(real, np.maximum(v, 0.0), 0.0), real, base)
     for n_evaluations in range(1, max_evaluations + 1):
         finished = search.advance(inv_lam, tol)
         if n_evaluations == max_evaluations:
@@ -254,6 +264,7 @@ class _Search:
     A: Array
     B: Array
     real: Mask
+    base: float
     v: Array  # accepted points
     at: Evaluation  # what holds there
     violation: Array
@@ -264,7 +275,7 @@ class _Search:
     stalled: NDArray[np.int64]
 
     @classmethod
-    def begin(cls, A: Array, B: Array, v: Array, real: Mask) -> "_Search":
+    def begin(cls, A: Array, B: Array, v: Array, real: Mask, base: float) -> "_Search":
         n_classes = B.shape[0]
         infinite = np.full(n_classes, np.inf)
         nothing = np.zeros(n_classes)
@@ -274,6 +285,7 @@ class _Search:
             A=A,
             B=B,
             real=real,
+            base=base,
             v=v,
             # No value yet: the first point is always accepted.
             at=Evaluation(infinite, empty, empty, empty, empty),
@@ -288,7 +300,7 @@ class _Search:
     def advance(self, inv_lam: float, tol: float) -> Mask:
         """Try the next point of every class; tells which classes are done."""
         trial = np.maximum(self.v + self.length[:, None] * self.step, 0.0)
-        at = evaluate(self.A, self.B, trial, inv_lam, self.real)
+        at = evaluate(self.A, self.B, trial, inv_lam, self.real, self.base)
         violation = relative_violation(trial, at.gradient, inv_lam)
         value = self.at.value
         good = at.value <= value + _ARMIJO * self.length * self.slope
@@ -331,7 +343,7 @@ class _Search:
         if flat.any():
             # M(v) is positive semidefinite: no curvature, and f falls in every
             # direction. Double the weights until it is not.
-            step[flat] = np.where(self.real[flat], 1.0 + self.v[flat], 0.0)
+            step[flat] = np.where(self.real[flat], self.base + self.v[flat], 0.0)
         return step
 
     def select(self, keep: Mask) -> "_Search":
@@ -340,6 +352,7 @@ class _Search:
             self.A[keep],
             self.B[keep],
             self.real[keep],
+            self.base,
             self.v[keep],
             self.at.take(keep),
             self.violation[keep],

@@ -30,6 +30,10 @@ class QMLSolution:
         The multipliers u of (12), in the order of the samples.
     n_iter : ndarray of shape (n_classes,)
         Iterations that each class took, in the solver's own unit.
+    root_shifts : ndarray of shape (sum of ranks,), optional
+        For each row f, by about how much more than |f|^2 / lam the eigenvalue of
+        ``sum v_i x_i x_i' - O_c`` is that it stands for. An estimate that saves the
+        certificate work.
     """
 
     lam: float
@@ -37,6 +41,7 @@ class QMLSolution:
     ranks: NDArray[np.int64]
     dual: Array
     n_iter: NDArray[np.int64]
+    root_shifts: Array | None = None
 
     @property
     def first_rows(self) -> NDArray[np.int64]:

@@ -1,21 +1,40 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One door to the three solvers."""
+"""One door to the three solvers, and solutions with a certificate."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from dualqml.core.arrays import Index
+import numpy as np
+from numpy.typing import NDArray
+
+from dualqml.core.arrays import Array, Index, Mask
+from dualqml.core.certificate import (
+    Certificate,
+    certify,
+    certify_class,
+    certify_directly,
+)
+from dualqml.core.inertia import OtherSamples
 from dualqml.core.lbfgs import solve_lbfgs
 from dualqml.core.newton import newton_path
 from dualqml.core.sdp import solve_sdp
+from dualqml.core.single_class import other_samples, solve_class, span_coordinates
 from dualqml.core.solution import QMLSolution
-from dualqml.core.spectrum import ScatterSpectrum
+from dualqml.core.spectrum import ScatterSpectrum, sample_spectrum, scatter_spectrum
 
 Solver = Literal["newton", "lbfgs", "sdp"]
 
 #: Iterations a class may take when the caller does not say: per level of the
 #: cascade, of L-BFGS-B, of the conic solver.
 DEFAULT_MAX_ITER = {"newton": 50, "lbfgs": 200, "sdp": 10_000}
+
+#: From this many classes on that the certificate rejects, it is first tried again by
+#: singular values: as much work as solving one of them alone.
+_MANY_REJECTED = 4
+#: Classes are solved alone while their decompositions take no more operations than
+#: this together, a minute or so.
+_MAX_OPERATIONS = 2e12
 
 
 def solve(
@@ -76,3 +95,217 @@ def solve(
     if solver == "lbfgs":
         return solve_lbfgs(spectrum, members, lam, tol=tol, max_iter=max_iter)
     return solve_sdp(spectrum, members, lam, tol=tol, max_iter=max_iter)
+
+
+@dataclass(frozen=True)
+class CertifiedSolution:
+    """Quadratic matrices of all classes in the space of the samples, and proof.
+
+    Attributes
+    ----------
+    components : ndarray of shape (sum of ranks, n_features)
+        Rows f with ``P_c = sum f f'`` over the rows of class c, class after
+        class.
+    ranks : ndarray of shape (n_classes,)
+        How many rows belong to each class.
+    dual : ndarray of shape (n_samples,)
+        The multipliers u of (12), in the order of the samples.
+    n_iter : ndarray of shape (n_classes,)
+        Iterations that each class took, in the solver's own unit.
+    certificate : Certificate
+        How good the solution is, class by class.
+    unbounded : boolean ndarray of shape (n_classes,)
+        Classes that are as good as asked for by what was computed, but not with
+        all that rounding may have done to it.
+    """
+
+    components: Array
+    ranks: NDArray[np.int64]
+    dual: Array
+    n_iter: NDArray[np.int64]
+    certificate: Certificate
+    unbounded: Mask
+
+
+def solve_certified(
+    X: Array,
+    members: Sequence[Index],
+    lam: float,
+    *,
+    solver: Solver = "newton",
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    n_jobs: int = 1,
+) -> CertifiedSolution:
+    """Solve problem (5) for every class and prove how good the solutions are.
+
+    All classes at once first. With solver "newton", those that the certificate
+    does not accept, for what rounding may have done or because they were not
+    solved, are certified again by singular values of the samples, and then solved
+    one by one where that does not suffice.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        All samples of all classes, one a row, none of them zero.
+    members : sequence of ndarray
+        For each class, the indices of its samples.
+    lam : float
+        The regularisation parameter lambda > 0.
+    solver : {"newton", "lbfgs", "sdp"}, default="newton"
+        As in :func:`solve`.
+    tol : float, default=1e-6
+        Relative duality gap and constraint violation asked for.
+    max_iter : int, optional
+        Iterations a class may take, in the solver's own unit.
+    n_jobs : int, default=1
+        Threads of the newton solver.
+
+    Returns
+    -------
+    CertifiedSolution
+        Factors and multipliers as they are to be stored, and their certificate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.core import solve_certified
+    >>> X = np.array([[1.0, 0.1], [0.9, -0.1], [0.1, 1.0], [-0.1, 0.8]])
+    >>> found = solve_certified(X, [np.array([0, 1]), np.array([2, 3])], lam=1.0)
+    >>> bool((found.certificate.gap < 1e-6).all())
+    True
+    """
+    # Rows of length one or so: samples s times as long are the same problem with
+    # lam s^4, P / s^2 and u / s^4, exactly so for powers of two.
+    mean_square = float(np.einsum("ij,ij->", X, X)) / X.shape[0]
+    scale = float(2.0 ** np.round(0.5 * np.log2(mean_square)))
+    lam = lam * scale**4
+    if scale != 1.0:
+        X = X / scale
+    max_iter = DEFAULT_MAX_ITER[solver] if max_iter is None else max_iter
+    spectrum = scatter_spectrum(X)
+    shared = solve(
+        spectrum,
+        members,
+        lam,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        n_jobs=n_jobs,
+    )
+    components = spectrum.back_project(shared.factors)
+    certificate = certify(spectrum, members, shared, components=components, tol=tol)
+    ranks, dual, n_iter = shared.ranks, shared.dual, shared.n_iter
+    unbounded = np.zeros(len(members), dtype=bool)
+    if not (certificate.worst <= tol).all():
+        found = _Found(X, members, lam, shared, components, certificate)
+        if solver == "newton":
+            if found.rejected(tol).size >= _MANY_REJECTED:
+                found.certify_by_singular_values(tol)
+            found.solve_alone(tol, max_iter)
+        certificate, unbounded = found.certificate, found.unbounded(tol)
+        components = np.concatenate(found.blocks)
+        ranks = np.array([block.shape[0] for block in found.blocks])
+        dual, n_iter = found.dual, found.n_iter
+    if scale != 1.0:
+        components, dual = components / scale, dual / scale**4
+        certificate = replace(
+            certificate,
+            primal=certificate.primal / scale**4,
+            dual=certificate.dual / scale**4,
+        )
+    return CertifiedSolution(components, ranks, dual, n_iter, certificate, unbounded)
+
+
+class _Found:
+    """What was found of every class so far, and how it can be made better."""
+
+    def __init__(
+        self,
+        X: Array,
+        members: Sequence[Index],
+        lam: float,
+        shared: QMLSolution,
+        components: Array,
+        certificate: Certificate,
+    ) -> None:
+        self.X, self.members, self.lam = X, members, lam
+        self.blocks = np.split(components, shared.first_rows[1:-1])
+        self.dual, self.n_iter = shared.dual.copy(), shared.n_iter.copy()
+        self.certificate = certificate
+        self.alone: dict[int, OtherSamples] = {}
+
+    def rejected(self, tol: float) -> Index:
+        """Classes that are not proven to be as good as asked for."""
+        return np.flatnonzero(~(self.certificate.worst <= tol))
+
+    def certify_by_singular_values(self, tol: float) -> None:
+        """Certificates of the rejected classes with smaller errors of the spectrum."""
+        rejected = self.rejected(tol)
+        part = self.part(rejected, sample_spectrum(self.X))
+        again = certify_directly(*part, tol=tol)
+        better = again.worst < self.certificate.worst[rejected]
+        self.keep(rejected[better], again.of(better))
+
+    def part(
+        self, classes: Index, spectrum: ScatterSpectrum
+    ) -> tuple[ScatterSpectrum, list[Index], QMLSolution, Array]:
+        """What a certificate of some of the classes needs."""
+        blocks = [self.blocks[c] for c in classes]
+        components = np.concatenate(blocks)
+        solution = QMLSolution(
+            self.lam,
+            spectrum.project(components),
+            np.array([block.shape[0] for block in blocks]),
+            self.dual,
+            self.n_iter[classes],
+        )
+        return spectrum, [self.members[c] for c in classes], solution, components
+
+    def keep(self, classes: Index, certificate: Certificate) -> None:
+        self.certificate = self.certificate.with_part(classes, certificate)
+
+    def solve_alone(self, tol: float, max_iter: int) -> None:
+        """Solve the rejected classes one by one, as many as is reasonable."""
+        rejected = self.rejected(tol)
+        if rejected.size == 0:
+            return
+        n_samples, rank = self.X.shape[0], min(self.X.shape)
+        limit = max(1, int(_MAX_OPERATIONS / (20.0 * n_samples * rank * rank)))
+        coordinates, basis = span_coordinates(self.X)
+        for c in rejected[:limit]:
+            own = self.members[c]
+            others = other_samples(coordinates, basis, own)
+            found = solve_class(
+                self.X, own, self.lam, others, tol=tol, max_iter=max_iter
+            )
+            self.n_iter[c] += found.n_iter
+            if found.certificate.worst[0] < self.certificate.worst[c]:
+                self.blocks[c], self.dual[own] = found.components, found.dual
+                self.keep(np.array([c]), found.certificate)
+                self.alone[int(c)] = others
+
+    def unbounded(self, tol: float) -> Mask:
+        """Rejected classes that would not be without the errors of rounding."""
+        out = np.zeros(len(self.members), dtype=bool)
+        rejected = self.rejected(tol)
+        shared = np.array([c for c in rejected if int(c) not in self.alone], dtype=int)
+        if shared.size:
+            part = self.part(shared, scatter_spectrum(self.X))
+            plain = certify(*part[:3], components=part[3], tol=tol, rounding=False)
+            out[shared] = plain.worst <= tol
+        for c in rejected:
+            if int(c) in self.alone:
+                own = self.members[c]
+                plain = certify_class(
+                    self.X,
+                    own,
+                    self.lam,
+                    self.blocks[c],
+                    self.dual[own],
+                    self.alone[int(c)],
+                    tol=tol,
+                    rounding=False,
+                )
+                out[c] = plain.worst[0] <= tol
+        return out

@@ -3,7 +3,7 @@
 
 For a class of one sample z the optimum has rank one and one unknown, the root
 t > 0 (minus the negative eigenvalue of M). With g = z'(L + t)^-1 z and
-h = z'(L + t)^-2 z it solves  t g^2 / h = 1/lam,  and then v = 1/g - 1.
+h = z'(L + t)^-2 z it solves  t g^2 / h = 1/lam,  and then v = 1/g - base.
 Tabulating g and h for all samples over one grid of t costs two matrix
 products and serves every lambda, so the table is made once.
 """
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualqml.core.arrays import Array
-from dualqml.core.spectrum import ScatterSpectrum
 
 #: Spacing of the grid in ln t. Interpolation errors of a few per cent are fine.
 _LOG_STEP = 0.8
@@ -29,13 +28,15 @@ class SingleSampleTable:
     log_level: Array  # (n, S), increasing along a row
     log_g: Array  # (n, S)
 
-    def start(self, inv_lam: float) -> tuple[Array, Array]:
+    def start(self, inv_lam: float, *, base: float = 1.0) -> tuple[Array, Array]:
         """Optimal v and root t of every sample alone, by interpolation.
 
         Parameters
         ----------
         inv_lam : float
             1 / lam; must lie within the levels that the table was made for.
+        base : float, default=1.0
+            1 where the samples are part of the scatter, 0 where they are not.
 
         Returns
         -------
@@ -52,27 +53,29 @@ class SingleSampleTable:
         log_t = self.log_t[right - 1] + weight * _LOG_STEP
         log_g = self.log_g[rows, right - 1] * (1.0 - weight)
         log_g += self.log_g[rows, right] * weight
-        return np.maximum(np.expm1(-log_g), 0.0), np.exp(log_t)
+        v = np.expm1(-log_g) if base else np.exp(-log_g)
+        return np.maximum(v, 0.0), np.exp(log_t)
 
 
 def single_sample_table(
-    spectrum: ScatterSpectrum, inv_lam_low: float, inv_lam_high: float
+    L: Array, Z: Array, inv_lam_low: float, inv_lam_high: float
 ) -> SingleSampleTable:
     """Tabulate the one-sample problem for all 1/lam between two bounds.
 
     Parameters
     ----------
-    spectrum : ScatterSpectrum
-        The shared spectrum.
+    L : ndarray of shape (rank,)
+        Eigenvalues of the scatter, ascending.
+    Z : ndarray of shape (n_samples, rank)
+        Samples in its eigenbasis, none of them zero.
     inv_lam_low, inv_lam_high : float
         Smallest and largest 1/lam that will be asked for.
 
     Returns
     -------
     SingleSampleTable
-        The table for all samples of the spectrum.
+        The table for all samples.
     """
-    L, Z = spectrum.eigenvalues, spectrum.coordinates
     squared_norms = np.einsum("ij,ij->i", Z, Z)
     lowest, highest = float(squared_norms.min()), float(squared_norms.max())
     # g^2 <= |z|^2 h  and  h <= g / (L_min + t)  bracket the root:

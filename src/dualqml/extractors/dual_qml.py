@@ -7,18 +7,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from joblib import effective_n_jobs
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from dualqml.core import (
-    InfeasibleError,
-    ScatterSpectrum,
-    certify,
-    scatter_spectrum,
-    solve,
-)
+from dualqml.core import Certificate, InfeasibleError, solve_certified
 from dualqml.core.arrays import Array, Index
-from dualqml.core.spectrum import RANK_TOLERANCE
 from dualqml.extractors._base import SupervisedExtractor
 from dualqml.extractors._compat import Interval, StrOptions
 from dualqml.extractors._quadratic import quadratic_features, signed_root_features
@@ -26,6 +20,10 @@ from dualqml.extractors._subspace import class_means
 from dualqml.extractors._threads import one_blas_thread
 
 Features = Literal["quadratic", "signed-root"]
+
+#: Samples this short beside the longest count as zero vectors: they are what rounding
+#: leaves of an image without contrast.
+_ZERO_NORM = 1e-12
 
 
 class DualQML(SupervisedExtractor):
@@ -73,10 +71,11 @@ class DualQML(SupervisedExtractor):
         "auto" divides lam by the squared mean of the squared norms of the
         samples, so that it means what it would mean on rows of unit norm and
         does not depend on the scale of the data.
-    zero_samples : {"error", "ignore"}, default="error"
-        What to do with training samples that are zero vectors, for which
-        x'Px >= 1 has no solution: "error" names their rows, "ignore" gives
-        them no constraint.
+    zero_samples : {"warn", "error", "ignore"}, default="warn"
+        What to do with training samples that are zero vectors, or shorter than
+        1e-12 of the longest, for which x'Px >= 1 has no solution. "warn" gives
+        them no constraint and names their rows in a warning, "error" raises,
+        "ignore" says nothing.
     n_jobs : int, default=None
         Threads over groups of classes (solver "newton"). The result is the
         same to the last bit for any number. None means 1, -1 all processors.
@@ -146,7 +145,7 @@ class DualQML(SupervisedExtractor):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "lam_scale": [StrOptions({"none", "auto"})],
-        "zero_samples": [StrOptions({"error", "ignore"})],
+        "zero_samples": [StrOptions({"warn", "error", "ignore"})],
         "n_jobs": [Integral, None],
     }
 
@@ -159,7 +158,7 @@ class DualQML(SupervisedExtractor):
         tol: float = 1e-6,
         max_iter: int | None = None,
         lam_scale: Literal["none", "auto"] = "none",
-        zero_samples: Literal["error", "ignore"] = "error",
+        zero_samples: Literal["warn", "error", "ignore"] = "warn",
         n_jobs: int | None = None,
     ) -> None:
         self.lam = lam
@@ -215,7 +214,7 @@ class DualQML(SupervisedExtractor):
 
     def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
         """Learn the matrices of all classes at one lambda, and certify them."""
-        spectrum, used = self._usable_spectrum(data)
+        used = self._used_samples(data)
         members = class_members(codes[used], self.classes_.size)
         if not all(own.size for own in members):
             empty = [c for c, own in enumerate(members) if not own.size]
@@ -225,8 +224,8 @@ class DualQML(SupervisedExtractor):
             )
         self.lam_ = self._data_lam(data, lam)
         with one_blas_thread():
-            solution = solve(
-                spectrum,
+            solution = solve_certified(
+                data if used.size == data.shape[0] else data[used],
                 members,
                 self.lam_,
                 solver=self.solver,
@@ -234,8 +233,8 @@ class DualQML(SupervisedExtractor):
                 max_iter=self.max_iter,
                 n_jobs=effective_n_jobs(self.n_jobs),
             )
-            certificate = certify(spectrum, members, solution)
-        self.components_ = spectrum.back_project(solution.factors)
+        certificate = solution.certificate
+        self.components_ = solution.components
         self.ranks_ = solution.ranks
         self.mean_responses_ = None
         if self.features == "signed-root":
@@ -247,46 +246,33 @@ class DualQML(SupervisedExtractor):
         self.duality_gap_ = certificate.gap
         self.violation_ = certificate.violation
         self.n_iter_ = int(solution.n_iter.max())
-        solved = (certificate.gap <= self.tol) & (certificate.violation <= self.tol)
+        solved = certificate.worst <= self.tol
         self.status_ = np.where(solved, "optimal", "inaccurate")
         if not solved.all():
             warnings.warn(
-                f"{int((~solved).sum())} of {solved.size} classes did not reach "
-                f"tol={self.tol:g}: the largest relative duality gap is "
-                f"{certificate.gap.max():.1e}, the largest constraint violation "
-                f"{certificate.violation.max():.1e}. Scale the samples to similar "
-                "norms, choose a less extreme lam, or allow more max_iter.",
+                _inaccurate_message(certificate, solution.unbounded, self.tol),
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
-    def _usable_spectrum(
-        self, data: Array, rows: Index | None = None
-    ) -> tuple[ScatterSpectrum, Index]:
-        """Spectrum of the samples that can satisfy x'Px >= 1, and which they are.
+    def _used_samples(self, data: Array, rows: Index | None = None) -> Index:
+        """The samples that can satisfy x'Px >= 1: all that are not zero.
 
-        Not zero, and not so small that they vanish beside the other samples
-        with the noise of the spectrum. `rows` are their numbers for messages.
+        `rows` are the numbers of a part of the samples, which gets no warning.
         """
-        rows = np.arange(data.shape[0]) if rows is None else rows
-        squared_norms = np.einsum("ij,ij->i", data, data)
-        used = np.flatnonzero(squared_norms > 0.0)
-        if used.size < data.shape[0] and self.zero_samples == "error":
-            zero = rows[squared_norms <= 0.0]
-            raise InfeasibleError(_zero_message(zero, "zero vectors"))
-        while used.size:
-            part = data if used.size == data.shape[0] else data[used]
-            spectrum = scatter_spectrum(part)
-            Z, L = spectrum.coordinates, spectrum.eigenvalues
-            lost = np.einsum("ij,ij->i", Z, Z) < 0.5 * squared_norms[used]
-            lost |= squared_norms[used] <= RANK_TOLERANCE * L[-1]
-            if not lost.any():
-                return spectrum, used
-            if self.zero_samples == "error":
-                what = "numerically zero beside the other samples"
-                raise InfeasibleError(_zero_message(rows[used[lost]], what))
-            used = used[~lost]
-        raise InfeasibleError("All samples are zero vectors; nothing can be learnt")
+        norms = np.sqrt(np.einsum("ij,ij->i", data, data))
+        used = np.flatnonzero(norms > _ZERO_NORM * norms.max(initial=0.0))
+        if used.size == data.shape[0]:
+            return used
+        if used.size == 0:
+            raise InfeasibleError("All samples are zero vectors; nothing can be learnt")
+        zero = np.setdiff1d(np.arange(data.shape[0]), used)
+        message = _zero_message(zero if rows is None else rows[zero])
+        if self.zero_samples == "error":
+            raise InfeasibleError(message)
+        if self.zero_samples == "warn" and rows is None:
+            warnings.warn(message, UserWarning, stacklevel=4)
+        return used
 
     @property
     def _n_features_out(self) -> int:
@@ -300,11 +286,33 @@ def class_members(codes: Index, n_classes: int) -> list[Index]:
     return np.split(order, np.cumsum(counts)[:-1])
 
 
-def _zero_message(rows: Index, what: str) -> str:
+def _zero_message(rows: Index) -> str:
     shown = ", ".join(str(row) for row in rows[:10])
     more = "" if len(rows) <= 10 else f" and {len(rows) - 10} more"
     return (
-        f"The constraint x'Px >= 1 has no solution for samples that are {what}: "
-        f"rows {shown}{more} of X. Remove these rows or check the preprocessing "
-        "(an image without contrast becomes zero when its mean is removed)."
+        "The constraint x'Px >= 1 has no solution for zero vectors: "
+        f"rows {shown}{more} of X get none. Remove these rows or check the "
+        "preprocessing (an image without contrast becomes zero when its mean is "
+        "removed)."
+    )
+
+
+def _inaccurate_message(
+    certificate: Certificate, unbounded: NDArray[np.bool_], tol: float
+) -> str:
+    solved = certificate.worst <= tol
+    message = (
+        f"{int((~solved).sum())} of {solved.size} classes are not proven to be within "
+        f"tol={tol:g}: the largest bound of the relative duality gap is "
+        f"{certificate.gap.max():.1e}, of the constraint violation "
+        f"{certificate.violation.max():.1e}."
+    )
+    if unbounded.any():
+        message += (
+            f" For {int(unbounded.sum())} of them only because rounding may have done "
+            "that much: the gap that was computed is smaller."
+        )
+    return message + (
+        " Scale the samples to similar norms, choose a less extreme lam, or allow a "
+        "larger tol or more max_iter."
     )

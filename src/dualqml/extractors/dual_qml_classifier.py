@@ -53,7 +53,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         Iterations a class may take, see :class:`DualQML`.
     lam_scale : {"none", "auto"}, default="none"
         "auto" makes lam independent of the scale of the data.
-    zero_samples : {"error", "ignore"}, default="error"
+    zero_samples : {"warn", "error", "ignore"}, default="warn"
         What to do with training samples that are zero vectors, see
         :class:`DualQML`.
     n_jobs : int, default=None
@@ -130,7 +130,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         tol: float = 1e-6,
         max_iter: int | None = None,
         lam_scale: Literal["none", "auto"] = "none",
-        zero_samples: Literal["error", "ignore"] = "error",
+        zero_samples: Literal["warn", "error", "ignore"] = "warn",
         n_jobs: int | None = None,
     ) -> None:
         super().__init__(

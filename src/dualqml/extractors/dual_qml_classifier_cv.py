@@ -9,7 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.model_selection import check_cv
 
-from dualqml.core import newton_path
+from dualqml.core import newton_path, scatter_spectrum
 from dualqml.core.arrays import Array, Index
 from dualqml.core.solve import DEFAULT_MAX_ITER
 from dualqml.extractors._compat import Interval
@@ -53,7 +53,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         Newton steps that a class may take at each level; None means 50.
     lam_scale : {"none", "auto"}, default="none"
         "auto" makes the values independent of the scale of the data.
-    zero_samples : {"error", "ignore"}, default="error"
+    zero_samples : {"warn", "error", "ignore"}, default="warn"
         What to do with training samples that are zero vectors, see
         :class:`DualQML`.
     n_jobs : int, default=None
@@ -137,7 +137,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         tol: float = 1e-6,
         max_iter: int | None = None,
         lam_scale: Literal["none", "auto"] = "none",
-        zero_samples: Literal["error", "ignore"] = "error",
+        zero_samples: Literal["warn", "error", "ignore"] = "warn",
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
@@ -182,7 +182,8 @@ class DualQMLClassifierCV(DualQMLClassifier):
         self, data: Array, codes: Index, train: Index, held_out: Index, lams: Array
     ) -> Array:
         """Error rate on the held-out samples for each lambda."""
-        spectrum, used = self._usable_spectrum(data[train], train)
+        used = self._used_samples(data[train], train)
+        spectrum = scatter_spectrum(data[train][used])
         present, fold_codes = np.unique(codes[train][used], return_inverse=True)
         probes = spectrum.project(data[held_out])
         errors = np.empty(lams.size)

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How many eigenvalues of a class's dual matrix lie below a bound, rounding included.
+
+For a class with samples X_c the matrix is ``M(v) = S - X_c' D X_c``, with the scatter S
+of all samples and D = diag(1 + v), or with that of the other samples alone and
+D = diag(v). By Sylvester's law of inertia it has exactly as many eigenvalues below -b
+as the k x k matrix
+
+    I - Y (S + b)^-1 Y',   Y = D^{1/2} X_c,
+
+has negative ones. No eigenvalue can hide from that count.
+
+How far the count may be off: write A = S + b with the exact scatter S, and A + F for
+what the computed spectrum stands for. The two matrices to count in differ by
+Y (A^-1 - (A + F)^-1) Y', whose norm is at most |F| |A^-1 Y'|^2 and a factor near one.
+Eigenvalues count as negative up to that norm and what rounding may add to it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualqml.core.arrays import Array, Index, Mask
+from dualqml.core.chunks import ClassChunk
+from dualqml.core.spectrum import EPSILON, ScatterSpectrum, dot_error
+
+#: Bytes of own samples handled at a time in Newton steps.
+_CHUNK_BYTES = 1_000_000
+#: Larger classes count without products of all pairs of their samples.
+_MAX_PAIRED = 24
+#: A Newton step below this fraction of the largest root is the last one.
+_LAST_STEP = 1e-4
+#: The longest Newton step, in units of the point that it starts from.
+_LARGEST_STEP = 15.0
+#: Counts tried for a root before its bound is given up.
+_MAX_ATTEMPTS = 20
+#: Counts are made only where the errors of the spectrum are this small beside S + b.
+_PERTURBATION = 0.5
+
+
+@dataclass(frozen=True)
+class OtherSamples:
+    """The scatter O_c of the samples of other classes, and the own ones in its basis.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of shape (rank,)
+        Eigenvalues L of O_c in the span of all samples, ascending, zeros included.
+    own : ndarray of shape (n_own, rank)
+        The own samples in its eigenbasis.
+    basis : ndarray of shape (n_features, rank)
+        That basis Q, one vector a column.
+    error : float
+        Bound on the norm of what the decomposition leaves of the other samples.
+    own_errors : ndarray of shape (n_own,)
+        Bounds on the norms of what it leaves of the own ones.
+    residuals : tuple of two ndarray of shape (rank, rank), optional
+        ``Q'O_c Q - diag(L)`` and ``Q'Q - I`` where they were computed, entry by entry:
+        they tell more than a bound.
+    """
+
+    eigenvalues: Array
+    own: Array
+    basis: Array
+    error: float
+    own_errors: Array
+    residuals: tuple[Array, Array] | None = None
+
+
+@dataclass(frozen=True)
+class RootCounter:
+    """Counts the roots t (minus negative eigenvalues) of M(v) = S - X_c' D X_c."""
+
+    own: Array  # (C, k, rank): D^{1/2} Z
+    L: Array  # (rank,)
+    wide: bool  # whether the errors are those of a Gram matrix
+    mass: Array  # (C, rank): what the errors of the spectrum are weighted with
+    dropped: Array  # (C,): the same outside its span
+    own_error: Array  # (C,): squared norm of the error of D^{1/2} X_c
+    scatter_error: float
+    sample_error: float
+    rounding: float  # 0 where rounding in the count itself is to be left out
+    n_features: int
+    residuals: tuple[Array, Array] | None = None  # of one class alone
+
+    @classmethod
+    def among_all_samples(
+        cls,
+        Z: Array,
+        chunk: ClassChunk,
+        spectrum: ScatterSpectrum,
+        v: Array,
+        rounding: float,
+    ) -> "RootCounter":
+        """For the classes of a chunk, D = 1 + v, S the scatter of all samples.
+
+        Z are the own samples in the eigenbasis of the scatter.
+        """
+        L = spectrum.eigenvalues
+        n_samples, n_features = spectrum.samples.shape
+        weights = np.where(chunk.real, 1.0 + v, 0.0)
+        own = np.sqrt(weights)[:, :, None] * Z
+        mass = np.einsum("ckr,ckr->cr", own, own)
+        dropped = spectrum.dropped[chunk.samples]
+        wide = n_samples <= n_features
+        nothing = np.zeros(own.shape[0])
+        if wide:
+            mass /= L
+            outside, own_error = (weights * dropped).sum(axis=1), nothing
+        else:
+            # The rounding of the projection comes on top.
+            error = rounding * 0.5 * np.sqrt(L.size) * dot_error(n_features)
+            off = dropped + error * np.sqrt(spectrum.squared_norms[chunk.samples])
+            outside, own_error = nothing, (weights * off**2).sum(axis=1)
+        return cls(
+            own,
+            L,
+            wide,
+            mass,
+            outside,
+            own_error,
+            spectrum.scatter_error,
+            spectrum.sample_error,
+            rounding,
+            n_features,
+        )
+
+    @classmethod
+    def among_others(
+        cls, spectrum: OtherSamples, v: Array, rounding: float
+    ) -> "RootCounter":
+        """For one class, D = v, S the scatter O_c of the others."""
+        own = (np.sqrt(v)[0, :, None] * spectrum.own)[None]
+        return cls(
+            own,
+            spectrum.eigenvalues,
+            False,
+            (own * own).sum(axis=1),
+            np.zeros(1),
+            (v * spectrum.own_errors**2).sum(axis=1),
+            0.0,
+            spectrum.error,
+            rounding,
+            spectrum.basis.shape[0],
+            spectrum.residuals,
+        )
+
+    def root_bounds(
+        self,
+        roots: Array,
+        lever: Array,
+        margin: Array,
+        smallest: float,
+        n_possible: Index,
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """Proven upper bounds on the roots of M(v), and how many there are.
+
+        The a-th largest root is at most b as soon as no more than a - 1 roots are
+        counted above b. A trial a margin above the claimed root comes first, then
+        Newton steps on the eigenvalue of the counting matrix that has to become
+        positive.
+
+        Parameters
+        ----------
+        roots : ndarray of shape (n_classes, rank)
+            Where the roots are said to be, in falling order.
+        lever : ndarray of shape (n_classes, rank)
+            How far a root moves with its eigenvalue of the counting matrix.
+        margin : ndarray of shape (n_classes,)
+            How far above them the first trial is.
+        smallest : float
+            Roots below this fraction of the largest need no bounds of their own.
+        n_possible : ndarray of shape (n_classes,)
+            How many roots there can be at most.
+
+        Returns
+        -------
+        bounds : ndarray of shape (n_classes, k)
+            Bounds of the roots, infinite where none was proven; zero where no
+            root can be.
+        n_negative : ndarray of shape (n_classes,)
+            Number of roots above the smallest.
+        """
+        n_classes, k = self.own.shape[:2]
+        largest = np.maximum(roots[:, :1], np.finfo(np.float64).tiny)
+        # Below this nothing can be counted.
+        lowest = 8.0 * self.scatter_error + 100.0 * self.sample_error**2
+        if self.residuals is not None:
+            lowest = 0.0
+        floor = np.maximum(np.maximum(smallest * largest, lowest), margin[:, None])
+        claimed, levers = np.zeros((n_classes, k)), np.zeros((n_classes, k))
+        claimed[:, : roots.shape[1]] = roots[:, :k]
+        levers[:, : roots.shape[1]] = lever[:, :k]
+        bounds = np.maximum(claimed + margin[:, None], floor)
+        bounds[np.arange(k) >= n_possible[:, None]] = 0.0
+        # One count settles all roots at the floor, the last of each class.
+        above = bounds > floor
+        n_above = above.sum(axis=1)
+        width = int(n_above.max())
+        trial = np.concatenate([bounds[:, :width], floor], axis=1)
+        if width:
+            error = self._spectral_error(trial[:, :width])
+            trial[:, :width] += np.fmin(
+                1.05 * error * levers[:, :width], trial[:, :width]
+            )
+        allowed = np.tile(np.arange(width + 1), (n_classes, 1))
+        allowed[:, -1] = n_above
+        bounds[bounds > 0.0] = np.inf
+        at_most, computed = self.count_all(trial)
+        proven = at_most <= allowed
+        open_ = np.concatenate([above[:, :width], np.ones_like(above[:, :1])], axis=1)
+        _record(bounds, trial, allowed, open_ & proven)
+        # Newton steps for the rest.
+        owner, column = np.nonzero(open_ & ~proven)
+        b, left = trial[owner, column], allowed[owner, column]
+        for attempt in range(_MAX_ATTEMPTS):
+            if owner.size == 0:
+                break
+            done, step = self.newton_step(owner, b, left)
+            trial[owner[done], column[done]] = b[done]
+            proven = np.zeros_like(proven)
+            proven[owner[done], column[done]] = True
+            _record(bounds, trial, allowed, proven)
+            # The lowest eigenvalue is concave in b, so its Newton steps never go
+            # too far, but for the errors, which fall with b. The last, small one is
+            # enlarged to get past the root.
+            scale = largest[owner, 0]
+            step = np.where(step < _LAST_STEP * scale, 1.02 * step, step)
+            step = np.fmin(step, _LARGEST_STEP * b)
+            b = b + step + 1e-11 * 8.0**attempt * scale
+            owner, column, b, left = (part[~done] for part in (owner, column, b, left))
+        return bounds, computed[:, -1]
+
+    def count_all(self, b: Array) -> tuple[Index, Index]:
+        """Number of eigenvalues of M(v) below -b, for several b of each class.
+
+        Parameters
+        ----------
+        b : ndarray of shape (n_classes, n_trials)
+            Where to count.
+
+        Returns
+        -------
+        at_most, computed : ndarray of shape (n_classes, n_trials)
+            The number with all errors against us, and as computed.
+        """
+        n_classes, k, rank = self.own.shape
+        inverse = 1.0 / (self.L + b[:, :, None])
+        first, second = np.triu_indices(k)
+        if k <= _MAX_PAIRED:
+            # All matrices of a class by one product.
+            pairs = np.empty((n_classes, first.size, rank))
+            starts = np.cumsum([0, *range(k, 0, -1)])
+            for i in range(k):
+                out = pairs[:, starts[i] : starts[i + 1]]
+                np.multiply(self.own[:, i, None], self.own[:, i:], out=out)
+            upper = inverse @ pairs.transpose(0, 2, 1)
+        else:
+            upper = np.empty((*b.shape, first.size))
+            for a in range(b.shape[1]):
+                weighted = self.own * inverse[:, a, None]
+                product = weighted @ self.own.transpose(0, 2, 1)
+                upper[:, a] = product[:, first, second]
+        S = np.empty((*b.shape, k, k))
+        S[:, :, first, second] = S[:, :, second, first] = -upper
+        diagonal = np.arange(k)
+        trace = -S[:, :, diagonal, diagonal].sum(axis=2)
+        # A padded sample has a zero row: its unit diagonal counts nothing.
+        S[:, :, diagonal, diagonal] += 1.0
+        w = np.linalg.eigvalsh(S)
+        error = self._spectral_error(b, inverse) + self._rounding_error(trace)
+        return (w < error[:, :, None]).sum(axis=2), (w < 0.0).sum(axis=2)
+
+    def newton_step(self, owner: Index, b: Array, left: Index) -> tuple[Mask, Array]:
+        """For pairs of a class and a b, whether no more than `left` roots are above b.
+
+        Parameters
+        ----------
+        owner : ndarray of shape (n_pairs,)
+            Which class.
+        b : ndarray of shape (n_pairs,)
+            Where to count.
+        left : ndarray of shape (n_pairs,)
+            How many roots may be above.
+
+        Returns
+        -------
+        done : boolean ndarray of shape (n_pairs,)
+            Whether that is so, all errors against us.
+        step : ndarray of shape (n_pairs,)
+            The Newton step in b after which it is so.
+        """
+        k, rank = self.own.shape[1:]
+        done = np.empty(owner.size, dtype=bool)
+        step = np.empty(owner.size)
+        size = max(1, _CHUNK_BYTES // (8 * k * rank))
+        diagonal = np.arange(k)
+        for start in range(0, owner.size, size):
+            part = slice(start, start + size)
+            classes = owner[part]
+            inverse = 1.0 / (self.L + b[part, None])
+            root_weight = np.sqrt(inverse)
+            weighted = self.own[classes]
+            weighted *= root_weight[:, None, :]
+            S = -(weighted @ weighted.transpose(0, 2, 1))
+            trace = -S[:, diagonal, diagonal].sum(axis=1)
+            S[:, diagonal, diagonal] += 1.0
+            w, vectors = np.linalg.eigh(S)
+            if self.residuals is not None:
+                error = self._residual_error(b[part])
+            else:
+                mass = self.mass[classes] * inverse**2
+                error = self._perturbation(
+                    classes, b[part], mass.sum(axis=1), mass @ self.L
+                )
+            error += self._rounding_error(trace)
+            # The eigenvalues rise with b, at the rate |(L + b)^-1 Y'y|^2 for the unit
+            # eigenvector y.
+            pair = np.arange(classes.size)
+            y = vectors[pair, :, left[part]]
+            direction = (y[:, None, :] @ weighted)[:, 0] * root_weight
+            missing = error - w[pair, left[part]]
+            done[part] = missing <= 0.0
+            step[part] = missing / (direction * direction).sum(axis=1)
+        return done, step
+
+    def _spectral_error(self, b: Array, inverse: Array | None = None) -> Array:
+        """The perturbation of the counting matrices for several b of each class."""
+        if self.residuals is not None:
+            return self._residual_error(b[0])[None]
+        if inverse is None:
+            inverse = 1.0 / (self.L + b[:, :, None])
+        squared = inverse * inverse
+        far = (squared @ self.mass[:, :, None])[:, :, 0]
+        near = far
+        if self.sample_error:
+            near = (squared @ (self.mass * self.L)[:, :, None])[:, :, 0]
+        return self._perturbation(slice(None), b, far, near)
+
+    def _perturbation(
+        self, classes: Index | slice, b: Array, far: Array, near: Array
+    ) -> Array:
+        """How far the errors of the spectrum can move the counting matrix.
+
+        |Y (A^-1 - (A + F)^-1) Y'| with A = S + b; for a Gram matrix the same in the
+        space of the samples, times b. F is an error of the scatter, or
+        F = X'E + E'X + E'E with an error E of the samples, where |A^{-1/2} X'| <= 1.
+        `far` and `near` are |A^-1 Y'|^2 and |X A^-1 Y'|^2.
+        """
+        f, e = self.scatter_error, self.sample_error
+        ones = (1,) * (b.ndim - 1)
+        dropped = self.dropped[classes].reshape(-1, *ones)
+        own_error = self.own_error[classes].reshape(-1, *ones)
+        far = far + dropped / (b * b)
+        relative = f / b + 2.0 * e / np.sqrt(b) + e * e / b
+        out = (f + e * e) * far + 2.0 * e * np.sqrt(near * far)
+        if self.wide:
+            out *= b
+        out += 2.0 * np.sqrt(own_error * far) + own_error / b
+        return np.asarray(
+            np.where(relative < _PERTURBATION, out / (1.0 - relative), np.inf)
+        )
+
+    def _residual_error(self, b: Array) -> Array:
+        """The perturbation for one class whose residuals are known.
+
+        With F = Q'SQ - L + b (Q'Q - I) the counting matrix moves by Y A^-1 F A^-1 Y',
+        and beyond that by no more than |A^{-1/2} F A^{-1/2}|^2 of its trace.
+        """
+        assert self.residuals is not None
+        own, out = self.own[0], np.empty(b.size)
+        for i, shift in enumerate(b):
+            diagonal = self.L + shift
+            F = self.residuals[0] + shift * self.residuals[1]
+            weighted = own / diagonal
+            root = np.sqrt(diagonal)
+            relative = float(np.linalg.norm(F / np.outer(root, root)))
+            rest = relative**2 / (1.0 - relative) * float((own * weighted).sum())
+            moved = float(np.linalg.norm(weighted @ F @ weighted.T)) + rest
+            out[i] = moved if relative < _PERTURBATION else np.inf
+        return out
+
+    def _rounding_error(self, trace: Array) -> Array:
+        """How far rounding can move it: sums of `rank` terms, and eigenvalues."""
+        k, rank = self.own.shape[1:]
+        error = self.rounding * EPSILON * (0.5 * rank + 8 * k + 8)
+        return np.asarray(error * (1.0 + trace))
+
+
+def _record(bounds: Array, trial: Array, allowed: Index, proven: Mask) -> None:
+    """Write proven bounds; the last, at the floor, holds for all further roots."""
+    owner, column = np.nonzero(proven[:, :-1])
+    bounds[owner, column] = trial[owner, column]
+    further = proven[:, -1:] & (np.arange(bounds.shape[1]) >= allowed[:, -1:])
+    np.copyto(bounds, trial[:, -1:], where=further & (bounds > 0.0))
