@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test lint bench docs test-oldest clean
+.PHONY: setup demo test test-cpus lint bench docs test-oldest clean
 
 setup: $(READY)
 
@@ -20,7 +20,12 @@ demo: $(READY)
 # The report is opened in a real browser by a test.
 test: lint
 	sh scripts/install-browser.sh
+	$(BIN)/python scripts/test_cpus.py --quick
 	$(BIN)/python -m pytest -n 2
+
+# The numerical tests with OpenBLAS's kernels for other processors.
+test-cpus: $(READY)
+	$(BIN)/python scripts/test_cpus.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from dualqml.core import scatter_spectrum
+from dualqml.core.spectrum import sample_spectrum
 from tests.problems import make_data
 
 
@@ -54,3 +55,38 @@ def test_nothing_of_size_features_squared_is_formed():
     X, _ = make_data([2, 2], 3000)
     spectrum = scatter_spectrum(X)
     assert spectrum.basis is None
+
+
+@pytest.mark.parametrize("make", [scatter_spectrum, sample_spectrum])
+@pytest.mark.parametrize("shape", [(6, 40), (30, 12), (12, 12), (2, 3)])
+@pytest.mark.parametrize("spread", [0.0, 3.0, 8.0])
+def test_what_is_left_of_the_samples_is_within_the_bounds(make, shape, spread, rng):
+    # Rows whose small directions drown in rounding, in extended precision.
+    X = rng.normal(size=shape) * 10.0 ** rng.uniform(-spread, 0.0, size=shape[1])
+    X += 3.0 * rng.normal(size=shape[1])
+    spectrum = make(X)
+    Z, Q = spectrum.coordinates, spectrum.back_project(np.eye(spectrum.rank)).T
+    exact = X.astype(np.longdouble)
+    if make is sample_spectrum:
+        left = exact - Z.astype(np.longdouble) @ Q.T.astype(np.longdouble)
+        assert np.linalg.norm(left.astype(float), 2) <= spectrum.sample_error
+    elif shape[0] <= shape[1]:
+        left = exact @ exact.T - Z.astype(np.longdouble) @ Z.T
+        assert np.linalg.norm(left.astype(float), 2) <= spectrum.scatter_error
+    else:
+        Q = Q.astype(np.longdouble)
+        left = exact.T @ exact - (Q * spectrum.eigenvalues) @ Q.T
+        assert np.linalg.norm(left.astype(float), 2) <= spectrum.scatter_error
+        outside = exact - (exact @ Q) @ Q.T
+        norms = np.sqrt((outside**2).sum(axis=1)).astype(float)
+        rounding = 1e-14 * np.sqrt(spectrum.squared_norms)
+        assert (norms <= spectrum.dropped + rounding).all()
+
+
+def test_singular_values_see_directions_that_squares_do_not():
+    X = np.diag([1.0, 1e-4, 1e-9])
+    assert scatter_spectrum(X).rank == 2
+    precise = sample_spectrum(X)
+    np.testing.assert_allclose(precise.eigenvalues, [1e-18, 1e-8, 1.0], rtol=1e-6)
+    np.testing.assert_array_equal(scatter_spectrum(X).lost, [False, False, True])
+    assert not precise.lost.any()

@@ -189,6 +189,7 @@ def certify_directly(
     with np.errstate(all="ignore"):
         for c, own in enumerate(members):
             rows = components[solution.first_rows[c] : solution.first_rows[c + 1]]
+            rows = _at_least_one(rows)
             (chunk,) = class_chunks([own], spectrum.rank, _CHUNK_BYTES)
             v = solution.dual[own][None] / solution.lam
             Z = chunk.gather(spectrum.coordinates)
@@ -242,11 +243,16 @@ def certify_class(
         nothing = np.zeros_like(spectrum.own_errors)
         spectrum = replace(spectrum, error=0.0, own_errors=nothing, residuals=None)
     with np.errstate(all="ignore"):
-        facts = _direct_facts(X, own, components, float(rounding))
+        facts = _direct_facts(X, own, _at_least_one(components), float(rounding))
         v = dual[None] / lam
         counter = RootCounter.among_others(spectrum, v, float(rounding))
         real = np.ones((1, own.size), dtype=bool)
         return _bounds(facts, lam, v, real, counter, tol)
+
+
+def _at_least_one(rows: Array) -> Array:
+    """A row of zeros in place of no factors."""
+    return rows if rows.shape[0] else np.zeros((1, rows.shape[1]))
 
 
 def _stacked(parts: Sequence[Certificate]) -> Certificate:
@@ -308,6 +314,7 @@ class _Stored:
     norms has to be computed in the space of the samples.
     """
 
+    factors: Array  # rows f
     squared: Array  # |v|^2
     drift: Array  # |Xv - Zf| at most
     cross: Array  # |v_a'v_b - f_a'f_b| is at most the product of two of these
@@ -322,7 +329,7 @@ class _Stored:
         components: Array,
         rounding: float,
     ) -> "_Stored":
-        f, L = solution.factors, spectrum.eigenvalues
+        f, L = _at_least_one(solution.factors), spectrum.eigenvalues
         n_samples, n_features = spectrum.samples.shape
         largest, size = np.sqrt(L[-1]), np.sqrt(L.sum())
         squares = f * f
@@ -347,12 +354,14 @@ class _Stored:
             cross = np.sqrt(3.0 * in_v) * lengths
             energies += spectrum.scatter_error * lengths**2
         shifts = solution.root_shifts
+        components = _at_least_one(components)
         return cls(
+            f,
             np.einsum("ij,ij->i", components, components),
             drift,
             cross,
             (np.sqrt(energies) + drift) ** 2,
-            np.zeros_like(lengths) if shifts is None else shifts,
+            np.zeros_like(lengths) if shifts is None or not shifts.size else shifts,
         )
 
     def facts(
@@ -372,7 +381,7 @@ class _Stored:
         def of_rows(values: Array) -> Array:
             return np.where(held, values[index], 0.0)
 
-        factors = solution.factors[index]
+        factors = self.factors[index]
         if not held.all():
             factors[~held] = 0.0
         factors_T = factors.transpose(0, 2, 1)

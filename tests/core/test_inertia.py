@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualqml.core import scatter_spectrum, solve
+from dualqml.core.chunks import class_chunks
+from dualqml.core.inertia import RootCounter
+from dualqml.core.single_class import other_samples, span_coordinates
+from tests.problems import make_data, make_problem, members_of, problems
+
+
+def counter_of(spectrum, own, v):
+    (chunk,) = class_chunks([own], spectrum.rank, 10**6)
+    Z = chunk.gather(spectrum.coordinates)
+    return RootCounter.among_all_samples(Z, chunk, spectrum, v[None], 1.0)
+
+
+def roots_of(X, own, v):
+    """Minus the eigenvalues of S - X_c' diag(1 + v) X_c, largest first."""
+    M = X.T @ X - (X[own].T * (1.0 + v)) @ X[own]
+    return -np.linalg.eigvalsh(M)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problem=problems(), seed=st.integers(0, 1000))
+def test_counts_are_those_of_the_full_matrix(problem, seed):
+    spectrum, members, X = problem
+    rng = np.random.default_rng(seed)
+    for own in members:
+        v = rng.exponential(size=own.size) * 10.0
+        roots = roots_of(X, own, v)
+        largest = max(roots[0], 1e-3)
+        # Between the roots, where the number is clear.
+        levels = largest * np.array([0.9, 0.3, 0.05, 1.2])
+        levels = levels[[np.abs(roots - b).min() > 1e-6 * largest for b in levels]]
+        at_most, computed = counter_of(spectrum, own, v).count_all(levels[None])
+        expected = [(roots > b).sum() for b in levels]
+        np.testing.assert_array_equal(computed[0], expected)
+        assert (at_most[0] >= expected).all()
+
+
+@pytest.mark.parametrize("n_features", [6, 40])
+@pytest.mark.parametrize("size", [3, 30])  # with and without products of pairs
+def test_bounds_of_roots_are_above_them_and_close(n_features, size):
+    X, labels = make_data([size, size, size], n_features, centre=False)
+    spectrum, own = scatter_spectrum(X), members_of(labels)[0]
+    v = np.random.default_rng(0).exponential(size=size)
+    roots = np.maximum(roots_of(X, own, v), 0.0)
+    n_roots = int((roots > 1e-4 * roots[0]).sum())
+    claimed = np.zeros(size)
+    k = min(size, n_features)
+    # Claims that are too low are found out.
+    claimed[:k] = 0.9 * roots[:k]
+    bounds, n_negative = counter_of(spectrum, own, v).root_bounds(
+        claimed[None],
+        np.ones((1, size)),
+        np.array([1e-12]),
+        1e-5,
+        np.array([k]),
+    )
+    assert (bounds[0, :n_roots] >= roots[:n_roots]).all()
+    np.testing.assert_allclose(bounds[0, :n_roots], roots[:n_roots], rtol=1e-3)
+    assert (bounds[0, k:] == 0.0).all()
+    assert n_negative[0] >= n_roots
+
+
+def test_errors_of_the_spectrum_raise_the_count():
+    # An error as large as the root itself: it can be anywhere.
+    spectrum, members, X = make_problem([2, 2, 2], 12)
+    solution = solve(spectrum, members, 1.0)
+    own = members[0]
+    v = solution.dual[own]
+    root = roots_of(X, own, v)[0]
+    sharp = counter_of(spectrum, own, v)
+    at_most, _ = sharp.count_all(np.array([[1.001 * root]]))
+    assert at_most[0, 0] == 0
+    blurred = RootCounter(**{**vars(sharp), "scatter_error": 0.4 * root})
+    at_most, computed = blurred.count_all(np.array([[1.001 * root]]))
+    assert (at_most[0, 0], computed[0, 0]) == (2, 0)
+    hopeless = RootCounter(**{**vars(sharp), "scatter_error": 10.0 * root})
+    assert hopeless.count_all(np.array([[1.001 * root]]))[0][0, 0] == 2
+
+
+def test_both_scatters_give_the_same_roots():
+    # S - X_c'(1 + v)X_c = O_c - X_c'vX_c.
+    spectrum, members, X = make_problem([3, 3, 3], 20)
+    own, v = members[1], np.array([3.0, 0.0, 5.0])
+    root = roots_of(X, own, v)[0]
+    others = other_samples(*span_coordinates(X), own)
+    of_others = RootCounter.among_others(others, v[None], 1.0)
+    of_all = counter_of(spectrum, own, v)
+    for counter in (of_all, of_others):
+        at_most, _ = counter.count_all(root * np.array([[1.0 - 1e-9, 1.0 + 1e-9]]))
+        np.testing.assert_array_equal(at_most[0], [1, 0])
+
+
+def test_residuals_that_were_computed_are_those_of_the_decomposition():
+    _, members, X = make_problem([3, 3, 3], 20)
+    others = other_samples(*span_coordinates(X), members[0])
+    scatter, skew = others.residuals
+    rest = np.delete(X, members[0], axis=0).astype(np.longdouble)
+    Q = others.basis.astype(np.longdouble)
+    exact = (rest @ Q).T @ (rest @ Q) - np.diag(others.eigenvalues)
+    np.testing.assert_allclose(scatter, exact.astype(float), atol=1e-18)
+    exact = Q.T @ Q - np.eye(20)
+    np.testing.assert_allclose(skew, exact.astype(float), atol=1e-18)
+    assert 0.0 < np.linalg.norm(scatter) <= 3.0 * others.error * np.linalg.norm(X)
