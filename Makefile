@@ -44,7 +44,7 @@ test-oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet "numpy==1.26.*" "scipy==1.11.*" \
 	    "scikit-learn==1.6.0" "joblib==1.3.*" "threadpoolctl==3.2.*" \
-	    pytest pytest-timeout hypothesis
+	    pytest pytest-timeout hypothesis mpmath
 	.venv-oldest/bin/python -m pip install --quiet --no-deps --editable .
 	.venv-oldest/bin/python -m pytest -q -m "not realdata" tests/extractors tests/core
 

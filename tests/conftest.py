@@ -1,8 +1,16 @@
+import signal
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import has_database
+
+
+# A shell that starts the tests in the background makes them, and every process that they
+# start, deaf to Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -30,6 +30,8 @@ from dualqml.core.reduced import ReducedSolution, minimise
 from dualqml.core.spectrum import EPSILON, decomposition_error, dot_error
 from dualqml.core.start import single_sample_table
 
+#: Problems up to this many dimensions are also tried without a basis.
+_MAX_DENSE = 256
 #: Shifts of the rational Krylov basis, in units of the largest root.
 _SHIFTS = (1.0, 0.1, 0.01, 10.0, 1e-3, 100.0)
 #: Directions of the basis that stand out of the others by less than this are left out.
@@ -182,15 +184,12 @@ def solve_class(
             # On the edge of what is allowed, and not beyond.
             components *= (1.0 + 4.0 * EPSILON) / np.sqrt(lowest)
             dual = lam * v
-            found = ClassSolution(
-                components,
-                dual,
-                certify_class(X, own, lam, components, dual, spectrum, tol=tol),
-                work.n_iter,
+            certificate = certify_class(
+                X, own, lam, components, dual, spectrum, tol=tol
             )
-            if best is None or found.certificate.worst < best.certificate.worst:
-                best = found
-            if best.certificate.worst <= _ACCEPTED * tol:
+            if best is None or certificate.worst < best.certificate.worst:
+                best = ClassSolution(components, dual, certificate, work.n_iter)
+            if certificate.worst <= _ACCEPTED * tol:
                 break
     if best is None:
         # Nothing usable: P = 0, which the certificate tells.
@@ -214,21 +213,42 @@ class _Work:
         """Factors in the eigenbasis of O_c and scaled multipliers."""
         table = single_sample_table(self.L, self.Z, self.inv_lam, self.inv_lam)
         start, t = table.start(self.inv_lam, base=0.0)
-        yield from self.rank_one(float(t.min()), float(t.max()))
-        bases = [self.krylov_basis(float(t.max())), np.eye(self.L.size)]
+        ways = [self.rank_one(float(t.min()), float(t.max()))]
         for share in (0.0, 1e-8, 1e-6):
-            for i in range(2):
-                at = start
-                for _ in range(2):
-                    for found in self.proximal_steps(bases[i], at, share):
-                        at, roots, vectors = found
-                        kept = roots > _ROOT_TOLERANCE * roots.max(initial=0.0)
-                        scale = np.sqrt(self.lam * roots[kept])
-                        yield scale[:, None] * vectors[kept], at
-                    if i == 1 or not roots.max(initial=0.0) > 0.0:
-                        break
-                    # Once more with a basis made for the roots that were found.
-                    bases[i] = self.krylov_basis(float(roots.max()), roots, vectors, at)
+            ways.append(self.in_krylov_basis(start, float(t.max()), share))
+            if self.L.size <= _MAX_DENSE:
+                ways.append(self.in_basis(np.eye(self.L.size), start, share))
+        for way in ways:
+            try:
+                yield from way
+            except (np.linalg.LinAlgError, RuntimeError, ValueError):
+                # A decomposition, or SciPy's nnls, has met numbers that it cannot
+                # work with. Other ways may do without.
+                continue
+
+    def in_krylov_basis(
+        self, v: Array, root: float, share: float
+    ) -> Iterator[tuple[Array, Array]]:
+        """Candidates from a basis made for a root, then from one for those found."""
+        for found in self.proximal_steps(self.krylov_basis(root), v, share):
+            yield self.candidate(*found)
+        v, roots, _ = found
+        if roots.max(initial=0.0) > 0.0:
+            yield from self.in_basis(
+                self.krylov_basis(float(roots.max()), found), v, share
+            )
+
+    def in_basis(
+        self, basis: Array, v: Array, share: float
+    ) -> Iterator[tuple[Array, Array]]:
+        """Candidates from orthonormal rows."""
+        for found in self.proximal_steps(basis, v, share):
+            yield self.candidate(*found)
+
+    def candidate(self, v: Array, roots: Array, vectors: Array) -> tuple[Array, Array]:
+        """Factors and multipliers of roots and their vectors."""
+        kept = roots > _ROOT_TOLERANCE * roots.max(initial=0.0)
+        return np.sqrt(self.lam * roots[kept])[:, None] * vectors[kept], v
 
     def rank_one(self, low: float, high: float) -> Iterator[tuple[Array, Array]]:
         """P = w w' with all own samples on one side, if that solves the problem.
@@ -247,9 +267,7 @@ class _Work:
         sides: list[Array] = []
         for direction in (np.linalg.eigh(G)[1][:, -1], G[:, lengths.argmin()]):
             side = np.where(direction < 0.0, -1.0, 1.0)
-            if not any(
-                (side == other).all() or (side == -other).all() for other in sides
-            ):
+            if all(abs(side @ other) < side.size for other in sides):
                 sides.append(side)
         for side in sides:
             line = _OneDirection(self.L, side[:, None] * self.Z, self.lam)
@@ -258,19 +276,17 @@ class _Work:
                 yield found
 
     def krylov_basis(
-        self,
-        root: float,
-        roots: Array | None = None,
-        vectors: Array | None = None,
-        v: Array | None = None,
+        self, root: float, found: tuple[Array, Array, Array] | None = None
     ) -> Array:
         """Orthonormal rows that span (L + s)^-1 Z' for shifts s around a root.
 
-        Only sums of such vectors are formed: where L is large beside the shifts,
-        their entries are tiny, and stay so with all their digits.
+        And those that multipliers, roots and vectors found before call for. Only sums
+        of such vectors are formed: where L is large beside the shifts, their entries
+        are tiny, and stay so with all their digits.
         """
         blocks = [self.Z / (self.L + shift * root) for shift in _SHIFTS]
-        if roots is not None and vectors is not None and v is not None:
+        if found is not None:
+            v, roots, vectors = found
             weights = v[:, None] * (self.Z @ vectors.T)
             shifts = np.maximum(roots, 1e-3 * root)[:, None]
             blocks.insert(0, (weights.T @ self.Z) / (self.L + shifts))
@@ -393,9 +409,8 @@ def _non_negative(G: Array, target: Array) -> Array:
     # Once more on the constraints found active, where G itself decides.
     active = x > 0.0
     if active.any():
-        exact = np.linalg.lstsq(G[np.ix_(active, active)], target[active], rcond=1e-14)[
-            0
-        ]
+        part = G[np.ix_(active, active)]
+        exact = np.linalg.lstsq(part, target[active], rcond=1e-14)[0]
         if (exact > 0.0).all():
             x[active] = exact
     return np.asarray(x)

@@ -252,7 +252,7 @@ class DualQML(SupervisedExtractor):
             warnings.warn(
                 _inaccurate_message(certificate, solution.unbounded, self.tol),
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
 
     def _used_samples(self, data: Array, rows: Index | None = None) -> Index:
@@ -271,7 +271,7 @@ class DualQML(SupervisedExtractor):
         if self.zero_samples == "error":
             raise InfeasibleError(message)
         if self.zero_samples == "warn" and rows is None:
-            warnings.warn(message, UserWarning, stacklevel=4)
+            warnings.warn(message, UserWarning, stacklevel=6)
         return used
 
     @property
