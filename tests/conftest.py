@@ -6,9 +6,8 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import has_database
 
-
-# A shell that starts the tests in the background makes them, and every process that they
-# start, deaf to Ctrl-C.
+# A shell that starts the tests in the background makes them, and every process that
+# they start, deaf to Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
