@@ -110,7 +110,7 @@ class RootCounter:
             outside, own_error = (weights * dropped).sum(axis=1), nothing
         else:
             # The rounding of the projection comes on top.
-            error = rounding * 0.5 * np.sqrt(L.size) * dot_error(n_features)
+            error = rounding * np.sqrt(L.size) * dot_error(n_features)
             off = dropped + error * np.sqrt(spectrum.squared_norms[chunk.samples])
             outside, own_error = nothing, (weights * off**2).sum(axis=1)
         return cls(
