@@ -17,10 +17,11 @@ from threadpoolctl import threadpool_limits
 from benchmarks.datasets import has_database, load_samples, split
 from benchmarks.timing import markdown_table
 from dualqml import DualQMLClassifier, DualQMLW, DualQMLWCV
-from dualqml.core.arrays import Array
-from dualqml.extractors._neighbours import class_similarities, unit_rows
-from dualqml.extractors._pinned import PinnedFilters
-from dualqml.extractors._profiles import centred, profile_gallery
+from dualqml._linalg import unit_rows
+from dualqml._typing import Array
+from dualqml.extractors._quadratic_features import centred, profile_gallery
+from dualqml.extractors._surrogate import PinnedFilters
+from dualqml.extractors.nearest import class_similarities
 
 CELLS = [
     ("ar", 2),

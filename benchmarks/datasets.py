@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.core.arrays import Array
+from dualqml._typing import Array
 from dualqml.data import load_orl
 
 DATA_FOLDER = Path(

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import load_samples, split
 from benchmarks.timing import markdown_table
-from dualqml.core.arrays import Array
+from dualqml._typing import Array
 from dualqml.extractors import (
     DualQMLClassifier,
     DualQMLWCV,

@@ -28,12 +28,11 @@ from dualqml.core import (
     solve,
     solve_certified,
 )
-from dualqml.core.basis import RationalBasis
-from dualqml.core.chunks import class_chunks
-from dualqml.core.lbfgs import solve_lbfgs
+from dualqml.core.class_chunks import class_chunks
+from dualqml.core.krylov_solver import RationalBasis
 from dualqml.core.newton import CHUNK_BYTES
-from dualqml.core.sdp import solve_class_sdp
-from dualqml.extractors._quadratic import quadratic_features
+from dualqml.core.reference import solve_class_sdp, solve_lbfgs
+from dualqml.extractors._quadratic_features import quadratic_features
 
 LAMS = (1.0, 100.0)
 PATH = np.logspace(-2, 2, 9)

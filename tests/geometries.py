@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist, pdist
 
-from dualqml.extractors._geometry import GramGeometry, InputGeometry, KernelGeometry
-from dualqml.extractors._prepared import PreparedSamples
+from dualqml.extractors._coordinates import GramGeometry, InputGeometry, KernelGeometry
+from dualqml.extractors.prepared_samples import PreparedSamples
 
 SHAPE = (4, 6)
 WIDTH = 1.5

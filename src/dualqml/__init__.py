@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Few-sample biometric recognition by quadratic projections."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from dualqml.extractors import (
-    DualQML,
-    DualQMLClassifier,
-    DualQMLClassifierCV,
-    DualQMLW,
-    DualQMLWCV,
-    WithinMetric,
-)
-
 if TYPE_CHECKING:
-    from dualqml.recognition.model_files import load, save
+    from dualqml.extractors import (
+        DualQML,
+        DualQMLClassifier,
+        DualQMLClassifierCV,
+        DualQMLW,
+        DualQMLWCV,
+        WithinMetric,
+    )
+    from dualqml.persistence import load, save
 
 __all__ = [
     "DualQML",
@@ -29,11 +29,32 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+#: Rooms that an attribute of the package opens.
+_ROOMS = (
+    "cli",
+    "core",
+    "data",
+    "evaluation",
+    "exceptions",
+    "experiments",
+    "extractors",
+    "images",
+    "persistence",
+    "recognition",
+)
+
 
 def __getattr__(name: str) -> Any:
-    # Model files need every class that they may hold, and most programs none.
-    if name in ("load", "save"):
-        from dualqml.recognition import model_files
+    # Imported when first used: the command and dualqml.core do without scikit-learn.
+    if name in _ROOMS:
+        return importlib.import_module(f"dualqml.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    room = "persistence" if name in ("load", "save") else "extractors"
+    value = getattr(importlib.import_module(f"dualqml.{room}"), name)
+    globals()[name] = value
+    return value
 
-        return getattr(model_files, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

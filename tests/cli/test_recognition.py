@@ -10,7 +10,7 @@ import pytest
 from dualqml.cli.main import main
 from dualqml.recognition import Recognizer
 from tests.people import make_people
-from tests.recognition.sealed import Forged
+from tests.persistence.sealed import Forged
 from tests.recognition.test_recognizer import vectors
 
 pytest.importorskip("PIL")

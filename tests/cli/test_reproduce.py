@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dualqml.cli.main import main
-from dualqml.experiments.results import StoreError
+from dualqml.exceptions import StoreError
 from dualqml.experiments.store import ResultStore, read_results
 from tests.people import make_people
 

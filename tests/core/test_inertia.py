@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualqml.core import scatter_spectrum, solve
-from dualqml.core.chunks import class_chunks
+from dualqml.core.class_chunks import class_chunks
 from dualqml.core.inertia import RootCounter
 from dualqml.core.single_class import other_samples, span_coordinates
 from tests.problems import make_data, make_problem, members_of, problems

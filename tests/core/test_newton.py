@@ -4,12 +4,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dualqml.core import certify, newton_path, scatter_spectrum, solve
-from dualqml.core.problem import (
-    dual_value_and_gradient,
-    objective,
-    recover,
-    responses,
-)
+from dualqml.core.problem import dual_value_and_gradient, objective, recover, responses
 from tests.problems import (
     dense_matrices,
     extra_scatter,

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.datasets import training_set
-from dualqml.core import (
-    certify,
-    newton_path,
-    scatter_spectrum,
-    solve,
-    solve_certified,
-)
-from dualqml.core.lbfgs import solve_lbfgs
+from dualqml.core import certify, newton_path, scatter_spectrum, solve, solve_certified
+from dualqml.core.reference import solve_lbfgs
 
 LAMS = [0.01, 1.0, 100.0, 1e4, 1e6, 1e8]
 

@@ -3,8 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dualqml.core import DualQMLError
-from dualqml.data import Database, DatabaseError
+from dualqml.data import Database
+from dualqml.exceptions import DatabaseError, DualQMLError
 
 
 def make(**changes):

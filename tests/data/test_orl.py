@@ -3,8 +3,8 @@ import importlib.metadata
 import numpy as np
 import pytest
 
-from dualqml.core import DualQMLError, MissingDependencyError
 from dualqml.data import load_orl, orl
+from dualqml.exceptions import DualQMLError, MissingDependencyError
 
 pytest.importorskip("PIL")
 try:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from dualqml.data import DATABASES, DatabaseError, load_database, locate
+from dualqml.data import DATABASES, load_database, locate
+from dualqml.exceptions import DatabaseError
 
 
 def test_known_databases():

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualqml.data import DatabaseError, fixed_split, random_split, visit_split
+from dualqml.data import fixed_split, random_split, visit_split
+from dualqml.exceptions import DatabaseError
 
 NAMES = ["Ann", "Zoë", "日本", "", " a", "a", "0"]
 

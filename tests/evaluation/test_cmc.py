@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dualqml.core import DualQMLError, MissingDependencyError
 from dualqml.evaluation import CMCDisplay, cmc_curve, true_ranks
+from dualqml.exceptions import DualQMLError, MissingDependencyError
 
 # Few values, so that there are ties.
 VALUES = st.sampled_from([0.0, 1.0, 2.0, 3.5, -np.inf, np.inf, np.nan])

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dualqml.core import MissingDependencyError
 from dualqml.evaluation import (
     DETDisplay,
     OpenSetDisplay,
     ROCDisplay,
-    ScoreError,
     ScoreHistogramDisplay,
     error_curve,
     fnir_at_fpir,
@@ -17,6 +15,7 @@ from dualqml.evaluation import (
     open_set_curve,
     open_set_curve_by_acceptance,
 )
+from dualqml.exceptions import MissingDependencyError, ScoreError
 
 MATED, NONMATED = [0.9, 0.5, 0.7, 0.3], [0.5, 0.1, 0.2, 0.4]
 SEARCHES = [[0.9, 0.2], [0.3, 0.6], [0.5, 0.4]], [0, 1, 1], [[0.1, 0.7], [0.3, 0.2]]

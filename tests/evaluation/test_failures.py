@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from dualqml.evaluation import (
     FailureCounts,
-    ScoreError,
     count_failures,
     generalised_rates,
     rates_at_threshold,
 )
+from dualqml.exceptions import ScoreError
 
 SHARES = st.floats(0.0, 1.0)
 

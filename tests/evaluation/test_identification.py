@@ -6,7 +6,6 @@ from hypothesis.extra.numpy import arrays
 
 from dualqml.evaluation import (
     OpenSetPoint,
-    ScoreError,
     cmc_curve,
     fnir_at_fpir,
     fnir_at_fpir_by_acceptance,
@@ -14,6 +13,7 @@ from dualqml.evaluation import (
     open_set_curve_by_acceptance,
     true_ranks,
 )
+from dualqml.exceptions import ScoreError
 
 # Few values, so that there are ties.
 VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, -np.inf, np.inf, np.nan])

@@ -6,7 +6,6 @@ from scipy.stats import binom, binomtest
 
 from dualqml.evaluation import (
     Interval,
-    ScoreError,
     binomial_interval,
     bootstrap_interval,
     cmc_curve,
@@ -15,6 +14,7 @@ from dualqml.evaluation import (
     fnmr_at_fmr,
     rule_of_three,
 )
+from dualqml.exceptions import ScoreError
 
 
 class TestRuleOfThree:

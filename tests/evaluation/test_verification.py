@@ -8,16 +8,15 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import norm
 from sklearn.metrics import auc, det_curve, roc_auc_score, roc_curve
 
-from dualqml.core import DualQMLError
 from dualqml.evaluation import (
     OperatingPoint,
-    ScoreError,
     equal_error_rate,
     error_curve,
     fnmr_at_fmr,
     rates_at_threshold,
     threshold_for_rate,
 )
+from dualqml.exceptions import DualQMLError, ScoreError
 
 # Few values, so that there are ties.
 FINITE = st.sampled_from([-1.5, 0.0, 0.1, 0.2, 0.3, 1.0, 7.0])

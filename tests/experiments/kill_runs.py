@@ -10,8 +10,8 @@ import signal
 import sys
 
 from dualqml.experiments import store as store_module
+from dualqml.experiments.runner import Laboratory
 from dualqml.experiments.store import ResultStore, read_results
-from dualqml.experiments.worker import Laboratory
 from tests.experiments.test_runner import experiment, run
 
 REPEATS = 6

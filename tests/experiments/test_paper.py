@@ -3,12 +3,7 @@ from itertools import groupby
 
 import pytest
 
-from dualqml.experiments.paper import (
-    ODDITIES,
-    paper_cell,
-    paper_results,
-    paper_times,
-)
+from dualqml.experiments.paper import ODDITIES, paper_cell, paper_results, paper_times
 from dualqml.extractors.methods import METHODS
 
 COLUMNS = {

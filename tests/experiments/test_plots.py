@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualqml.core import DualQMLError, MissingDependencyError
+from dualqml.exceptions import DualQMLError, MissingDependencyError, NothingToPlotError
 from dualqml.experiments import plots
-from dualqml.experiments.drawing import looks, place_labels, spread
+from dualqml.experiments.plots import FONT_SIZE, INK, looks, place_labels, spread
 from dualqml.experiments.results import Results
-from dualqml.experiments.svg import FONT_SIZE, INK
 from tests.experiments.factory import (
     make_failure,
     make_result,
@@ -205,7 +204,7 @@ class TestErrorAgainstSize:
 
 class TestNothingToPlot:
     def test_no_results(self):
-        with pytest.raises(plots.NothingToPlotError, match="no finished results"):
+        with pytest.raises(NothingToPlotError, match="no finished results"):
             plots.error_against_size(Results([]), "ar")
         with pytest.raises(DualQMLError):
             plots.paired_differences(Results([]))
@@ -213,17 +212,17 @@ class TestNothingToPlot:
     def test_failures_only(self):
         results = Results([make_failure()])
         for draw in (plots.cmc, plots.time_against_error, plots.spectrum_and_ranks):
-            with pytest.raises(plots.NothingToPlotError, match="AR, m = 2"):
+            with pytest.raises(NothingToPlotError, match="AR, m = 2"):
                 draw(results, results.settings[0])
 
     def test_one_repetition_cannot_be_compared(self):
         results = make_results({"LDA": [5.0], "DualQML": [4.0]})
-        with pytest.raises(plots.NothingToPlotError, match="two or more splits"):
+        with pytest.raises(NothingToPlotError, match="two or more splits"):
             plots.paired_differences(results)
 
     def test_methods_without_spectra(self):
         results = make_results({"LDA": [5.0]})
-        with pytest.raises(plots.NothingToPlotError, match="no spectra"):
+        with pytest.raises(NothingToPlotError, match="no spectra"):
             plots.spectrum_and_ranks(results, results.settings[0])
 
 

@@ -3,7 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dualqml.data import DATABASES, DatabaseError
+from dualqml.data import DATABASES
+from dualqml.exceptions import DatabaseError
 from dualqml.experiments.paper import paper_results
 from dualqml.experiments.protocol import (
     Experiment,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dualqml.core import DualQMLError, FileError
+from dualqml.exceptions import DualQMLError, FileError
 from dualqml.experiments.paper import ODDITIES
 from dualqml.experiments.report import render_report, write_report
 from dualqml.experiments.report_facts import png

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
-from dualqml.core import DualQMLError
+from dualqml.exceptions import DualQMLError, StoreError
 from dualqml.experiments.labels import setting_label, what_differs
-from dualqml.experiments.results import Result, Results, StoreError
+from dualqml.experiments.results import Result, Results
 from tests.experiments.factory import make_failure, make_result, make_results
 
 RATES = st.floats(0.0, 100.0, allow_nan=False).map(lambda rate: round(rate, 3))

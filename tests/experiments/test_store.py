@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from dualqml.exceptions import StoreError
 from dualqml.experiments.protocol import Experiment
-from dualqml.experiments.results import Result, StoreError
+from dualqml.experiments.results import Result
 from dualqml.experiments.store import FORMAT, ResultStore, read_results
 from tests.people import make_people
 

@@ -3,8 +3,8 @@ import pytest
 from sklearn.decomposition import PCA
 
 from dualqml.extractors import APCA
-from dualqml.extractors._motions import tangent_images
 from dualqml.extractors.apca import inverse_count_weights, mixture_factors
+from dualqml.images.tangents import tangent_images
 from tests.problems import make_data
 
 X, y = make_data([4] * 6, 40, noise=1.0)

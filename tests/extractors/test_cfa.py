@@ -3,9 +3,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils._param_validation import InvalidParameterError
 
-from dualqml.core import DualQMLError
-from dualqml.extractors._neighbours import unit_rows
-from dualqml.extractors._subspace import span_pca
+from dualqml._linalg import span_pca, unit_rows
+from dualqml.exceptions import DualQMLError
 from dualqml.extractors.cfa import (
     CFA,
     oeotf_filters,

@@ -12,24 +12,21 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dualqml
 from dualqml import DualQMLClassifier
-from dualqml.data import EyeAligner, FaceCropper, FaceEmbedder
-from dualqml.extractors import Fisherfaces, LocalDescriptors, NearestSample
+from dualqml.extractors import Fisherfaces, NearestSample
 from dualqml.extractors.tuning import RankSearchCV
+from dualqml.images.descriptors import LocalDescriptors
+from dualqml.images.faces import FaceCropper, FaceEmbedder
+from dualqml.images.steps import EyeAligner
 
 
 def public_estimators():
-    """All estimators in modules and under names without an underscore."""
-    found = {}
-    for module in pkgutil.walk_packages(dualqml.__path__, "dualqml."):
-        if "._" in module.name:
-            continue
-        for name, thing in vars(importlib.import_module(module.name)).items():
-            if (
-                inspect.isclass(thing)
-                and issubclass(thing, BaseEstimator)
-                and thing.__module__ == module.name
-                and not name.startswith("_")
-            ):
+    """All estimators among the public names of the rooms, and the search for some."""
+    found = {"RankSearchCV": RankSearchCV}
+    for room in pkgutil.iter_modules(dualqml.__path__, "dualqml."):
+        module = importlib.import_module(room.name)
+        for name in getattr(module, "__all__", ()) if room.ispkg else ():
+            thing = getattr(module, name)
+            if inspect.isclass(thing) and issubclass(thing, BaseEstimator):
                 found[name] = thing
     return [found[name] for name in sorted(found)]
 

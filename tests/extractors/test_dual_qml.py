@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
 from dualqml import DualQML
-from dualqml.core import InfeasibleError
+from dualqml.exceptions import InfeasibleError
 from tests.problems import make_data
 
 X, y = make_data([3, 2, 4, 1, 3], 25)

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from dualqml import DualQMLClassifier, DualQMLW
-from dualqml.core import DualQMLError
+from dualqml.exceptions import DualQMLError
 from dualqml.extractors import WithinMetric
 from tests.problems import make_data
 

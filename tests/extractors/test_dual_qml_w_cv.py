@@ -7,9 +7,9 @@ from sklearn.datasets import load_digits
 from benchmarks.datasets import load_samples, split
 from dualqml import DualQMLW, DualQMLWCV
 from dualqml.extractors import NearestSample
-from dualqml.extractors._folds import recognition_folds
-from dualqml.extractors.dual_qml_w_cv import _preferred
+from dualqml.extractors.dual_qml_w import _preferred
 from dualqml.extractors.methods import make_method
+from dualqml.extractors.tuning import recognition_folds
 from tests.problems import make_data
 
 X, y = make_data([3] * 8, 12, noise=0.8, centre=False)

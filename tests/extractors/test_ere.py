@@ -3,11 +3,11 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
-from dualqml.core import DualQMLError
+from dualqml._linalg import span_pca
+from dualqml.exceptions import DualQMLError
 from dualqml.extractors._eigenspectrum import regularised_spectrum
-from dualqml.extractors._motions import tangent_images
-from dualqml.extractors._subspace import span_pca
 from dualqml.extractors.ere import ERE
+from dualqml.images.tangents import tangent_images
 from tests.problems import make_data
 
 

@@ -3,10 +3,10 @@ import pytest
 from sklearn.decomposition import KernelPCA
 from sklearn.metrics.pairwise import cosine_similarity
 
-from dualqml.core import DualQMLError
-from dualqml.extractors._motions import tangent_images
+from dualqml.exceptions import DualQMLError
 from dualqml.extractors.ere import ERE
 from dualqml.extractors.erkda import ERKDA
+from dualqml.images.tangents import tangent_images
 from tests.problems import make_data
 
 KERNELS = ["rbf", "linear", "igo"]

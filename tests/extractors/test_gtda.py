@@ -4,8 +4,8 @@ from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import InvalidParameterError
 
-from dualqml.core import DualQMLError
-from dualqml.extractors._neighbours import unit_rows
+from dualqml._linalg import unit_rows
+from dualqml.exceptions import DualQMLError
 from dualqml.extractors.gtda import GTDA, alternate, deviation_images, largest_ratio
 from dualqml.extractors.lda import Fisherfaces
 from tests.problems import make_data

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from dualqml.core import DualQMLError
-from dualqml.extractors import _kernels
-from dualqml.extractors._images import shape_or_row
-from dualqml.extractors._kernels import (
+from dualqml._linalg import gram_distances, squared_distances
+from dualqml.exceptions import DualQMLError
+from dualqml.extractors import kernels
+from dualqml.extractors.kernels import (
     centred_kernel,
     median_of_pairs,
     orientation_features,
 )
-from dualqml.extractors._neighbours import gram_distances, squared_distances
+from dualqml.images.shapes import shape_or_row
 
 KERNELS = ["rbf", "linear", "igo"]
 
@@ -130,14 +130,14 @@ def test_projection_in_chunks_is_that_in_one_go(name, n_bytes, rng, monkeypatch)
     coefficients = rng.normal(size=(9, 3))
     kernel = prepared(name, X)
     expected = kernel(new) @ coefficients
-    monkeypatch.setattr(_kernels, "_KERNEL_BYTES", n_bytes)
+    monkeypatch.setattr(kernels, "_KERNEL_BYTES", n_bytes)
     actual = kernel.project(new, coefficients)
     np.testing.assert_allclose(actual, expected, atol=1e-12)
 
 
 def test_chunks_bound_the_rows_held_at_a_time(rng, monkeypatch):
     kernel = prepared("rbf", rng.normal(size=(10, 4)))
-    monkeypatch.setattr(_kernels, "_KERNEL_BYTES", 240)
+    monkeypatch.setattr(kernels, "_KERNEL_BYTES", 240)
     assert [s.indices(8) for s in kernel._chunks(8)] == [
         (0, 3, 1),
         (3, 6, 1),

@@ -3,9 +3,9 @@ import pytest
 from scipy.linalg import eigh
 from sklearn.decomposition import KernelPCA
 
-from dualqml.core import DualQMLError
-from dualqml.extractors._motions import tangent_images
+from dualqml.exceptions import DualQMLError
 from dualqml.extractors.klda import KernelLDA
+from dualqml.images.tangents import tangent_images
 from tests.problems import make_data
 
 KERNELS = ["rbf", "linear", "igo"]

@@ -3,12 +3,11 @@ import pytest
 from scipy.linalg import eigh
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from dualqml.core import DualQMLError
+from dualqml._linalg import class_means, span_pca, unit_rows, within_deviations
+from dualqml.exceptions import DualQMLError
 from dualqml.extractors import Fisherfaces
-from dualqml.extractors._motions import tangent_images
-from dualqml.extractors._neighbours import unit_rows
-from dualqml.extractors._subspace import class_means, span_pca, within_deviations
 from dualqml.extractors.lda import fisher_directions, reduced_pca
+from dualqml.images.tangents import tangent_images
 from tests.problems import make_data
 
 X, y = make_data([4] * 6, 40, noise=1.0)

@@ -3,8 +3,8 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
+from dualqml._linalg import span_pca
 from dualqml.extractors._graphs import laplacian_form, pair_distances
-from dualqml.extractors._subspace import span_pca
 from dualqml.extractors.lpp import LPP, heat_weights, locality_directions
 from tests.problems import make_data
 

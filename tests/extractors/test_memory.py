@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dualqml.core import DualQMLError, NotEnoughMemoryError
+from dualqml.exceptions import DualQMLError, NotEnoughMemoryError
 from dualqml.extractors import (
     CFA,
     ERKDA,

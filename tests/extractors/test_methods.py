@@ -4,7 +4,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
-from dualqml.core import DualQMLError
+from dualqml.exceptions import DualQMLError
 from dualqml.extractors.methods import METHODS, TUNED_LAMS, make_method
 from dualqml.extractors.tuning import RankSearchCV
 from tests.problems import make_data

@@ -4,11 +4,11 @@ from scipy.linalg import eigh
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
+from dualqml._linalg import within_deviations
 from dualqml.extractors._graphs import laplacian_form, pair_distances
-from dualqml.extractors._motions import tangent_images
-from dualqml.extractors._subspace import within_deviations
 from dualqml.extractors.lda import Fisherfaces, reduced_pca
 from dualqml.extractors.mfa import MFA, marginal_graphs
+from dualqml.images.tangents import tangent_images
 from tests.problems import make_data
 
 

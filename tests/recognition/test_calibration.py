@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dualqml.evaluation import binomial_interval
+from dualqml.exceptions import RecognitionError
 from dualqml.recognition.calibration import Trials, calibrate, left_out_trials
 from dualqml.recognition.recognizer import Recognizer
-from dualqml.recognition.results import RecognitionError
 from tests.recognition.test_recognizer import enrolled, vectors
 
 

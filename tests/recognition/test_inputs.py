@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualqml.recognition import RecognitionError, Recognizer
+from dualqml.exceptions import RecognitionError
+from dualqml.recognition import Recognizer
 from dualqml.recognition.inputs import InputReader
 from tests.people import make_people
 

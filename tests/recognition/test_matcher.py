@@ -3,9 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dualqml._linalg import class_means, unit_rows
 from dualqml.extractors import DualQMLW
-from dualqml.extractors._neighbours import unit_rows
-from dualqml.extractors._subspace import class_means
 from dualqml.recognition import Recognizer
 from dualqml.recognition.gallery import Gallery
 from dualqml.recognition.matcher import Matcher, SampleCache, _cosines_of_others

@@ -4,13 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from dualqml.exceptions import NoThresholdError, RecognitionError, UnknownSubjectError
 from dualqml.extractors.methods import METHODS
 from dualqml.recognition.recognizer import Recognizer
-from dualqml.recognition.results import (
-    NoThresholdError,
-    RecognitionError,
-    UnknownSubjectError,
-)
 from tests.people import make_people
 
 

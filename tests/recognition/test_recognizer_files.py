@@ -6,18 +6,13 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from dualqml.exceptions import ModelFileError, RecognitionError
 from dualqml.extractors.methods import METHODS
-from dualqml.recognition import (
-    Calibration,
-    ModelFileError,
-    RecognitionError,
-    Recognizer,
-    read_tensors,
-    write_tensors,
-)
+from dualqml.persistence.tensors import read_tensors, write_tensors
+from dualqml.recognition import Calibration, Recognizer
 from dualqml.recognition.recognizer_files import _CALIBRATION, FORMAT
 from tests.people import make_people
-from tests.recognition.sealed import Forged
+from tests.persistence.sealed import Forged
 from tests.recognition.test_recognizer import enrolled, vectors
 
 

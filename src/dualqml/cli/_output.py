@@ -3,7 +3,7 @@
 
 import sys
 
-from dualqml.core.text import printable
+from dualqml._text import printable
 
 
 def say(text: str, *, error: bool = False) -> None:

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TextIO
 
-from dualqml.core.text import printable
+from dualqml._text import printable
 from dualqml.experiments.runner import Progress
 
 #: Seconds between two lines where the line cannot be overwritten.

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualqml.cli._output import say
-from dualqml.core import MissingDependencyError
-from dualqml.data import DatabaseError, load_database
+from dualqml.data import load_database
+from dualqml.exceptions import DatabaseError, MissingDependencyError
 
 
 class Labelled(NamedTuple):
@@ -154,8 +154,8 @@ def _read_parquet(path: Path) -> tuple[NDArray[Any], Any]:
 
 
 def _read_photographs(folder: Path) -> Labelled:
-    from dualqml.data import FaceEmbedder
-    from dualqml.data.images import find_images
+    from dualqml.data.image_files import find_images
+    from dualqml.images.faces import FaceEmbedder
 
     paths = find_images(folder)
     if not paths:
@@ -181,7 +181,7 @@ def read_probes(options: argparse.Namespace) -> tuple[list[str], Any]:
         raise DatabaseError("Give images, or --embeddings")
     names = [str(path) for path in options.images]
     if options.photographs:
-        from dualqml.data import FaceEmbedder
+        from dualqml.images.faces import FaceEmbedder
 
         return names, FaceEmbedder().fit_transform(options.images)
     return names, list(options.images)

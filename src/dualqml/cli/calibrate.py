@@ -5,10 +5,10 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml._files import exclusive
 from dualqml.cli._output import say
 from dualqml.cli._samples import add_data_arguments, read_labelled
-from dualqml.core.files import exclusive
-from dualqml.data import DatabaseError
+from dualqml.exceptions import DatabaseError
 from dualqml.recognition import Calibration, Recognizer
 
 DESCRIPTION = """Set the threshold of a model for a rate of false matches.

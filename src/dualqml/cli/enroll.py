@@ -5,9 +5,9 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml._files import exclusive
 from dualqml.cli._output import say
 from dualqml.cli._samples import add_probe_arguments, read_probes
-from dualqml.core.files import exclusive
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """Enrol a subject, or add images to one.

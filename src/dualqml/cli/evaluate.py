@@ -10,7 +10,7 @@ from typing import Any
 
 from dualqml.cli._output import say
 from dualqml.cli._samples import add_data_arguments, read_labelled
-from dualqml.data import DatabaseError
+from dualqml.exceptions import DatabaseError
 from dualqml.experiments.open_set import MEASURES, evaluate_open_set
 from dualqml.experiments.open_set_report import write_open_set
 from dualqml.extractors.methods import METHODS

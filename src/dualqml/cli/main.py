@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from dualqml import __version__
+from dualqml._text import printable
 from dualqml.cli import (
     calibrate,
     databases,
@@ -26,8 +27,7 @@ from dualqml.cli import (
     verify,
 )
 from dualqml.cli._output import say
-from dualqml.core import DualQMLError
-from dualqml.core.text import printable
+from dualqml.exceptions import DualQMLError
 
 #: How a command ends: wrong use or input; Ctrl-C. Else commands say it themselves: 0
 #: all is well, 1 something in it failed, 3 somebody is unknown or does not match.

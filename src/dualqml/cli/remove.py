@@ -5,8 +5,8 @@ import argparse
 import json
 from pathlib import Path
 
+from dualqml._files import exclusive
 from dualqml.cli._output import say
-from dualqml.core.files import exclusive
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """Erase subjects from a model.

@@ -10,7 +10,8 @@ from typing import Any, get_args
 from dualqml.cli._output import say
 from dualqml.cli._progress import ProgressLine
 from dualqml.cli.report import show
-from dualqml.data import Database, DatabaseError, Photometry, load_database
+from dualqml.data import Database, load_database
+from dualqml.exceptions import DatabaseError, StoreError
 from dualqml.experiments.output import (
     RESULTS_FILE,
     describe_databases,
@@ -18,10 +19,10 @@ from dualqml.experiments.output import (
     write_settings,
 )
 from dualqml.experiments.protocol import Experiment, Protocol, ProtocolKind
-from dualqml.experiments.results import StoreError
 from dualqml.experiments.runner import Summary, run_experiment
 from dualqml.experiments.store import ResultStore
 from dualqml.extractors.methods import METHODS
+from dualqml.images.photometry import Photometry
 
 DESCRIPTION = """Repeat the paper's experiments and write its tables and a report.
 DATABASES are names known to "dualqml databases", or folders with one folder of

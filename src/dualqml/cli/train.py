@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dualqml.cli._output import say
 from dualqml.cli._samples import add_data_arguments, read_labelled
-from dualqml.data import DatabaseError
+from dualqml.exceptions import DatabaseError
 from dualqml.extractors.methods import METHODS
 from dualqml.recognition import Recognizer
 

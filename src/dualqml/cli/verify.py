@@ -4,9 +4,9 @@
 import argparse
 from pathlib import Path
 
+from dualqml._text import printable
 from dualqml.cli._output import say
 from dualqml.cli._samples import add_probe_arguments, print_answers, read_probes
-from dualqml.core.text import printable
 from dualqml.recognition import Recognizer
 
 DESCRIPTION = """Decide whether images show a subject.

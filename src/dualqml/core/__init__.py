@@ -6,7 +6,11 @@ they return. Nothing here knows of estimators or images.
 """
 
 from dualqml.core.certificate import Certificate, certify
-from dualqml.core.exceptions import (
+from dualqml.core.newton import newton_path
+from dualqml.core.problem import QMLSolution
+from dualqml.core.solve import CertifiedSolution, solve, solve_certified
+from dualqml.core.spectrum import ScatterSpectrum, scatter_spectrum
+from dualqml.exceptions import (
     DualQMLError,
     FileError,
     InfeasibleError,
@@ -14,10 +18,6 @@ from dualqml.core.exceptions import (
     NotEnoughMemoryError,
     SolverError,
 )
-from dualqml.core.newton import newton_path
-from dualqml.core.solution import QMLSolution
-from dualqml.core.solve import CertifiedSolution, solve, solve_certified
-from dualqml.core.spectrum import ScatterSpectrum, scatter_spectrum
 
 __all__ = [
     "Certificate",

@@ -18,11 +18,11 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.core.arrays import Array, Index, Mask
-from dualqml.core.chunks import ClassChunk, class_chunks
+from dualqml._typing import Array, Index, Mask
+from dualqml.core.class_chunks import ClassChunk, class_chunks
+from dualqml.core.double_double import MAX_LONG, long_product
 from dualqml.core.inertia import OtherSamples, RootCounter
-from dualqml.core.long_products import MAX_LONG, long_product
-from dualqml.core.solution import QMLSolution
+from dualqml.core.problem import QMLSolution
 from dualqml.core.spectrum import EPSILON, ScatterSpectrum, dot_error
 
 #: Bytes of own samples in a chunk of classes.

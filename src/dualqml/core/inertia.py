@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.core.arrays import Array, Index, Mask
-from dualqml.core.chunks import ClassChunk
+from dualqml._typing import Array, Index, Mask
+from dualqml.core.class_chunks import ClassChunk
 from dualqml.core.spectrum import EPSILON, ScatterSpectrum, dot_error
 
 #: Bytes of own samples handled at a time in Newton steps.

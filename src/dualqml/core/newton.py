@@ -2,7 +2,7 @@
 """Solver ``newton``: exact QML for all classes at once.
 
 Classes are sorted by size, grouped, padded to the largest of their group and
-solved in chunks that fit the cache (:func:`dualqml.core.cascade.solve_batch`).
+solved in chunks that fit the cache (:func:`dualqml.core.krylov_solver.solve_batch`).
 Groups depend on the class sizes alone and chunks never influence each other,
 so results are bitwise equal for any chunk size and any number of threads.
 """
@@ -14,12 +14,12 @@ from functools import partial
 
 import numpy as np
 
-from dualqml.core.arrays import Array, Index
-from dualqml.core.cascade import BatchSolution, solve_batch
-from dualqml.core.chunks import ClassChunk, class_chunks
-from dualqml.core.solution import QMLSolution
+from dualqml._typing import Array, Index
+from dualqml.core.class_chunks import ClassChunk, class_chunks
+from dualqml.core.initial_point import single_sample_table
+from dualqml.core.krylov_solver import BatchSolution, solve_batch
+from dualqml.core.problem import QMLSolution
 from dualqml.core.spectrum import ScatterSpectrum
-from dualqml.core.start import single_sample_table
 
 #: Bytes of own samples a chunk holds; its temporaries are about ten times that.
 CHUNK_BYTES = 4_000_000

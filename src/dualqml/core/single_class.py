@@ -22,13 +22,13 @@ import numpy as np
 from scipy.linalg.lapack import dgejsv
 from scipy.optimize import brentq, nnls
 
-from dualqml.core.arrays import Array, Index
+from dualqml._typing import Array, Index
 from dualqml.core.certificate import Certificate, certify_class
+from dualqml.core.double_double import MAX_LONG, long_product
 from dualqml.core.inertia import OtherSamples
-from dualqml.core.long_products import MAX_LONG, long_product
-from dualqml.core.reduced import ReducedSolution, minimise
+from dualqml.core.initial_point import single_sample_table
+from dualqml.core.semismooth_newton import ReducedSolution, minimise
 from dualqml.core.spectrum import EPSILON, decomposition_error, dot_error
-from dualqml.core.start import single_sample_table
 
 #: Problems up to this many dimensions are also tried without a basis.
 _MAX_DENSE = 256

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.core.arrays import Array, Index, Mask
+from dualqml._typing import Array, Index, Mask
 from dualqml.core.certificate import (
     Certificate,
     certify,
@@ -16,11 +16,10 @@ from dualqml.core.certificate import (
     certify_directly,
 )
 from dualqml.core.inertia import OtherSamples
-from dualqml.core.lbfgs import solve_lbfgs
 from dualqml.core.newton import newton_path
-from dualqml.core.sdp import solve_sdp
+from dualqml.core.problem import QMLSolution
+from dualqml.core.reference import solve_lbfgs, solve_sdp
 from dualqml.core.single_class import other_samples, solve_class, span_coordinates
-from dualqml.core.solution import QMLSolution
 from dualqml.core.spectrum import ScatterSpectrum, sample_spectrum, scatter_spectrum
 
 Solver = Literal["newton", "lbfgs", "sdp"]

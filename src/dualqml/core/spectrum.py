@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualqml.core.arrays import Array, Mask
+from dualqml._typing import Array, Mask
 
 #: Eigenvalues of the scatter at or below this fraction of the largest are noise.
 RANK_TOLERANCE = 1e-12

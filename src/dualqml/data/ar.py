@@ -9,9 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.data.database import Database, DatabaseError
-from dualqml.data.geometry import standard_grey
-from dualqml.data.images import IMAGE_EXTENSIONS, OnError, read_image
+from dualqml.data.database import Database
+from dualqml.data.image_files import OnError
 from dualqml.data.named import (
     RESEARCH_ONLY,
     ImageFile,
@@ -22,7 +21,10 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
-from dualqml.extractors._images import SizeLike
+from dualqml.exceptions import DatabaseError
+from dualqml.images.files import IMAGE_EXTENSIONS, read_image
+from dualqml.images.geometry import standard_grey
+from dualqml.images.shapes import SizeLike
 
 SOURCE = Source(
     title="AR",

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from dualqml.data.database import Database, DatabaseError
-from dualqml.data.images import OnError
+from dualqml.data.database import Database
+from dualqml.data.image_files import OnError
 from dualqml.data.named import (
     RESEARCH_ONLY,
     ImageFile,
@@ -18,7 +18,8 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
-from dualqml.extractors._images import SizeLike
+from dualqml.exceptions import DatabaseError
+from dualqml.images.shapes import SizeLike
 
 _PEOPLE = 312
 SOURCE = Source(

@@ -7,11 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.core import DualQMLError
-
-
-class DatabaseError(DualQMLError, ValueError):
-    """A database cannot be read: the message says what was expected and found."""
+from dualqml.exceptions import DatabaseError
 
 
 @dataclass(frozen=True, eq=False)

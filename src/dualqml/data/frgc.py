@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from dualqml.data.database import Database, DatabaseError
-from dualqml.data.images import OnError
+from dualqml.data.database import Database
+from dualqml.data.image_files import OnError
 from dualqml.data.named import (
     RESEARCH_ONLY,
     ImageFile,
@@ -20,7 +20,8 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
-from dualqml.extractors._images import SizeLike
+from dualqml.exceptions import DatabaseError
+from dualqml.images.shapes import SizeLike
 
 SOURCE = Source(
     title="FRGC v2.0",

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from dualqml.data.database import Database
-from dualqml.data.images import OnError
+from dualqml.data.image_files import OnError
 from dualqml.data.named import (
     RESEARCH_ONLY,
     ImageFile,
@@ -15,7 +15,7 @@ from dualqml.data.named import (
     read_named,
     warn_if_incomplete,
 )
-from dualqml.extractors._images import SizeLike
+from dualqml.images.shapes import SizeLike
 
 SOURCE = Source(
     title="IIT Delhi ear",

@@ -11,17 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.data.database import Database, DatabaseError
-from dualqml.data.images import (
-    IMAGE_EXTENSIONS,
-    OnError,
-    extension,
-    find_files,
-    first_few,
-    read_image,
-    read_images,
-)
-from dualqml.extractors._images import SizeLike
+from dualqml._text import first_few
+from dualqml.data.database import Database
+from dualqml.data.image_files import OnError, find_files, read_images
+from dualqml.exceptions import DatabaseError
+from dualqml.images.files import IMAGE_EXTENSIONS, extension, read_image
+from dualqml.images.shapes import SizeLike
 
 
 @dataclass(frozen=True)

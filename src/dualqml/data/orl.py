@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dualqml.core import DualQMLError, MissingDependencyError
 from dualqml.data.database import Database
-from dualqml.data.images import pillow, read_images
+from dualqml.data.image_files import read_images
 from dualqml.data.named import Source
-from dualqml.extractors._images import SizeLike
+from dualqml.exceptions import DualQMLError, MissingDependencyError
+from dualqml.images.files import pillow
+from dualqml.images.shapes import SizeLike
 
 SOURCE = Source(
     title="ORL",

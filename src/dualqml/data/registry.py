@@ -8,21 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dualqml.data import (
-    ar,
-    casia_palm,
-    feret,
-    frgc,
-    iitd_ear,
-    orl,
-    pie,
-    polyu_palm,
-)
-from dualqml.data.arrays import load_mat, load_npz
-from dualqml.data.csv_list import load_csv
-from dualqml.data.database import Database, DatabaseError
-from dualqml.data.folder import load_folder
+from dualqml.data import ar, casia_palm, feret, frgc, iitd_ear, orl, pie, polyu_palm
+from dualqml.data.database import Database
 from dualqml.data.named import Source
+from dualqml.data.own_data import load_csv, load_folder, load_mat, load_npz
+from dualqml.exceptions import DatabaseError
 
 
 @dataclass(frozen=True, kw_only=True)

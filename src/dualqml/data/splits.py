@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dualqml.data.database import DatabaseError
+from dualqml.exceptions import DatabaseError
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How good recognition is, from scores alone, in the terms of ISO/IEC 19795-1."""
 
-from dualqml.evaluation._scores import ScoreError
 from dualqml.evaluation.cmc import CMCDisplay, cmc_curve, true_ranks
 from dualqml.evaluation.displays import (
     DETDisplay,
@@ -38,6 +37,7 @@ from dualqml.evaluation.verification import (
     rates_at_threshold,
     threshold_for_rate,
 )
+from dualqml.exceptions import ScoreError
 
 __all__ = [
     "CMCDisplay",

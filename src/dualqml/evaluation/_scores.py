@@ -4,12 +4,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dualqml.core import DualQMLError
-from dualqml.core.arrays import Array
-
-
-class ScoreError(DualQMLError, ValueError):
-    """Scores, or what is asked of them, make no sense."""
+from dualqml._typing import Array
+from dualqml.exceptions import ScoreError
 
 
 def as_scores(scores: ArrayLike, name: str) -> Array:

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dualqml.core import DualQMLError, MissingDependencyError
+from dualqml.exceptions import DualQMLError, MissingDependencyError
 
 
 def true_ranks(scores: ArrayLike, codes: ArrayLike) -> NDArray[np.int64]:

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from dualqml.core import MissingDependencyError
-from dualqml.core.arrays import Array
-from dualqml.evaluation._scores import ScoreError, as_scores
+from dualqml._typing import Array
+from dualqml.evaluation._scores import as_scores
 from dualqml.evaluation.identification import OpenSetCurve, open_set_curve
 from dualqml.evaluation.verification import ErrorCurve, error_curve
+from dualqml.exceptions import MissingDependencyError, ScoreError
 
 Curve = TypeVar("Curve", ErrorCurve, OpenSetCurve)
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dualqml.core.arrays import Mask
-from dualqml.evaluation._scores import ScoreError, as_share
+from dualqml._typing import Mask
+from dualqml.evaluation._scores import as_share
+from dualqml.exceptions import ScoreError
 
 
 @dataclass(frozen=True)

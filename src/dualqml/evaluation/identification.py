@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dualqml.core.arrays import Array, Mask
-from dualqml.evaluation._scores import ScoreError, as_score_rows, as_scores, as_share
+from dualqml._typing import Array, Mask
+from dualqml.evaluation._scores import as_score_rows, as_scores, as_share
 from dualqml.evaluation.cmc import true_ranks
 from dualqml.evaluation.verification import error_curve, fnmr_at_fmr
+from dualqml.exceptions import ScoreError
 
 
 @dataclass(frozen=True, eq=False)

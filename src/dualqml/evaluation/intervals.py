@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.special import betaincinv
 
-from dualqml.evaluation._scores import ScoreError, as_share
+from dualqml.evaluation._scores import as_share
+from dualqml.exceptions import ScoreError
 
 Counts = NDArray[np.int64]
 

@@ -19,7 +19,7 @@ from math import copysign, inf, nan, nextafter
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dualqml.core.arrays import Array
+from dualqml._typing import Array
 from dualqml.evaluation._scores import as_scores, as_share
 
 #: By how much of itself a threshold is above a score that nothing is above.

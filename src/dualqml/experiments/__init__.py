@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The paper's experiments: protocol, runner, results, and what the paper printed."""
 
+from dualqml.exceptions import RunError, StoreError
 from dualqml.experiments.paper import (
     ODDITIES,
     PaperResult,
@@ -10,14 +11,8 @@ from dualqml.experiments.paper import (
     paper_times,
 )
 from dualqml.experiments.protocol import Experiment, Protocol, Unit
-from dualqml.experiments.results import (
-    Comparison,
-    Result,
-    Results,
-    Setting,
-    StoreError,
-)
-from dualqml.experiments.runner import Progress, RunError, Summary, run_experiment
+from dualqml.experiments.results import Comparison, Result, Results, Setting
+from dualqml.experiments.runner import Progress, Summary, run_experiment
 from dualqml.experiments.store import ResultStore, read_results
 
 __all__ = [

@@ -4,7 +4,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from dualqml.core.text import printable
+from dualqml._text import printable
 from dualqml.data import DATABASES
 from dualqml.experiments.protocol import paper_name
 from dualqml.experiments.results import TUNED, Setting

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dualqml.core import MissingDependencyError
-from dualqml.core.files import write_text
+from dualqml._files import write_text
 from dualqml.evaluation import (
     CMCDisplay,
     DETDisplay,
@@ -17,8 +16,16 @@ from dualqml.evaluation import (
     cmc_curve,
     rule_of_three,
 )
-from dualqml.experiments.open_set import MEASURES, OpenSetEvaluation, Trial
-from dualqml.experiments.rendering import (
+from dualqml.exceptions import MissingDependencyError
+from dualqml.experiments.open_set import (
+    MEASURES,
+    OpenSetEvaluation,
+    Trial,
+    threshold_table,
+)
+from dualqml.experiments.plots import style, to_svg
+from dualqml.experiments.report import render_page
+from dualqml.experiments.table_formats import (
     Cell,
     Heading,
     Row,
@@ -26,9 +33,6 @@ from dualqml.experiments.rendering import (
     to_html,
     to_markdown,
 )
-from dualqml.experiments.report import render_page
-from dualqml.experiments.svg import style, to_svg
-from dualqml.experiments.threshold_checks import threshold_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.core.files import write_text
-from dualqml.core.text import printable, read_json
+from dualqml._files import write_text
+from dualqml._text import printable, read_json
 from dualqml.data import DATABASES, Database, load_database
-from dualqml.experiments.comparisons import comparison_table
-from dualqml.experiments.rendering import to_latex, to_markdown
+from dualqml.exceptions import StoreError
 from dualqml.experiments.report import write_report
-from dualqml.experiments.results import Results, StoreError
+from dualqml.experiments.results import Results
 from dualqml.experiments.store import read_results
-from dualqml.experiments.tables import error_csv, paper_tables, time_table
+from dualqml.experiments.table_formats import to_latex, to_markdown
+from dualqml.experiments.tables import (
+    comparison_table,
+    error_csv,
+    paper_tables,
+    time_table,
+)
 
 RESULTS_FILE = "results.jsonl"
 SETTINGS_FILE = "experiment.json"

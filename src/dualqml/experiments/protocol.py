@@ -12,14 +12,14 @@ import numpy as np
 from dualqml.data import (
     DATABASES,
     Database,
-    DatabaseError,
-    Photometry,
     Split,
     fixed_split,
     random_split,
     visit_split,
 )
+from dualqml.exceptions import DatabaseError
 from dualqml.extractors.methods import METHODS
+from dualqml.images.photometry import Photometry
 
 ProtocolKind = Literal["random", "visits", "fixed"]
 

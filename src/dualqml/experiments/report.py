@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.core.files import write_text
+from dualqml._files import write_text
 from dualqml.experiments import report_facts, report_sections
 from dualqml.experiments.labels import database_label, listed
 from dualqml.experiments.results import Results

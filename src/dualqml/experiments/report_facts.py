@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dualqml.core import DualQMLError
-from dualqml.core.text import printable
+from dualqml._text import printable
+from dualqml.exceptions import DualQMLError
 from dualqml.experiments.labels import (
     common_label,
     database_label,
@@ -23,8 +23,8 @@ from dualqml.experiments.labels import (
     what_differs,
 )
 from dualqml.experiments.paper import ODDITIES
-from dualqml.experiments.rendering import Cell, Heading, Row, Table, to_html
 from dualqml.experiments.results import Result, Results, Setting, row_of
+from dualqml.experiments.table_formats import Cell, Heading, Row, Table, to_html
 
 #: Images of a database that are shown.
 _N_SAMPLES = 10

@@ -5,9 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
-from dualqml.core import MissingDependencyError
+from dualqml.exceptions import MissingDependencyError, NothingToPlotError
 from dualqml.experiments import plots
-from dualqml.experiments.comparisons import Pair, pairs, verdict
 from dualqml.experiments.labels import (
     database_label,
     listed,
@@ -16,14 +15,17 @@ from dualqml.experiments.labels import (
     variant_label,
     what_differs,
 )
+from dualqml.experiments.plots import style
 from dualqml.experiments.results import Results, Setting
-from dualqml.experiments.svg import style
+from dualqml.experiments.table_formats import to_html
 from dualqml.experiments.tables import (
+    Pair,
     comparison_table,
+    pairs,
     paper_tables,
     time_setting,
     time_table,
-    to_html,
+    verdict,
 )
 
 
@@ -197,7 +199,7 @@ def _figure(
         return ""
     try:
         picture = draw(*args, **kwargs)
-    except plots.NothingToPlotError:
+    except NothingToPlotError:
         return ""
     return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>\n"
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from dualqml.core import FileError
+from dualqml.exceptions import StoreError
 from dualqml.experiments.protocol import Unit, in_paper_order
 from dualqml.extractors.methods import METHODS
 
@@ -20,10 +20,6 @@ OURS = ("DualQML (max)", "DualQML", "DualQML-W")
 
 #: What the rows of tuned methods end in.
 TUNED = " (tuned)"
-
-
-class StoreError(FileError):
-    """Results cannot be read or written."""
 
 
 @dataclass(frozen=True)

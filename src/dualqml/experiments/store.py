@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dualqml.core.text import printable, read_json
-from dualqml.experiments.results import Result, StoreError
+from dualqml._text import printable, read_json
+from dualqml.exceptions import StoreError
+from dualqml.experiments.results import Result
 
 #: Version of the format. Files of another are refused.
 FORMAT = 1

@@ -3,22 +3,19 @@
 
 from dualqml.extractors.apca import APCA
 from dualqml.extractors.cfa import CFA
-from dualqml.extractors.dual_qml import DualQML
-from dualqml.extractors.dual_qml_classifier import DualQMLClassifier
-from dualqml.extractors.dual_qml_classifier_cv import DualQMLClassifierCV
-from dualqml.extractors.dual_qml_w import DualQMLW
-from dualqml.extractors.dual_qml_w_cv import DualQMLWCV
+from dualqml.extractors.dual_qml import DualQML, DualQMLClassifier, DualQMLClassifierCV
+from dualqml.extractors.dual_qml_w import DualQMLW, DualQMLWCV
 from dualqml.extractors.ere import ERE
 from dualqml.extractors.erkda import ERKDA
 from dualqml.extractors.gtda import GTDA
 from dualqml.extractors.klda import KernelLDA
 from dualqml.extractors.lda import Fisherfaces
-from dualqml.extractors.local_descriptors import LocalDescriptors
 from dualqml.extractors.lpp import LPP
 from dualqml.extractors.mfa import MFA
 from dualqml.extractors.mle import MLE
 from dualqml.extractors.nearest import NearestSample
 from dualqml.extractors.within_metric import WithinMetric
+from dualqml.images.descriptors import LocalDescriptors
 
 __all__ = [
     "APCA",

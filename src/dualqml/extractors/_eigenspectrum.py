@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._subspace import principal_directions, within_deviations
-from dualqml.extractors._tangents import with_motions
+from dualqml._linalg import principal_directions, within_deviations
+from dualqml._typing import Array, Index
+from dualqml.images.tangents import with_motions
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def regularised_whitening(
         See :func:`regularised_spectrum`.
     motions : ndarray of shape (n_rows, d), optional
         Added to the within-class scatter, see
-        :func:`~dualqml.extractors._tangents.motion_rows`.
+        :func:`~dualqml.images.tangents.motion_rows`.
 
     Returns
     -------

@@ -12,11 +12,8 @@ from scipy.sparse.csgraph import (
     shortest_path,
 )
 
-from dualqml.core.arrays import Array, Index, Mask
-from dualqml.extractors._neighbours import squared_distances
-
-#: Squared distances at or below this fraction of the largest count as zero.
-SAME_SAMPLE = 1e-12
+from dualqml._linalg import SAME_SAMPLE, squared_distances
+from dualqml._typing import Array, Index, Mask
 
 
 def pair_distances(Z: Array) -> Array:

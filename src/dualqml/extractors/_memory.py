@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from dualqml.core import NotEnoughMemoryError
+from dualqml.exceptions import NotEnoughMemoryError
 
 _MEMINFO = Path("/proc/meminfo")
 _STATM = Path("/proc/self/statm")

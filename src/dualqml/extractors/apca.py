@@ -7,22 +7,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._base import LinearExtractor
-from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import SizeLike
-from dualqml.extractors._subspace import (
+from dualqml._linalg import (
     class_means,
     principal_directions,
     shrunk,
     span_pca,
     within_deviations,
 )
-from dualqml.extractors._tangents import (
-    motion_rows,
-    sample_tangents,
-    with_motions,
-)
+from dualqml._sklearn import Interval, LinearExtractor, StrOptions
+from dualqml._typing import Array, Index
+from dualqml.images.shapes import SizeLike
+from dualqml.images.tangents import motion_rows, sample_tangents, with_motions
 
 
 class APCA(LinearExtractor):

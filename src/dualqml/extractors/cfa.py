@@ -8,14 +8,12 @@ import numpy as np
 from scipy.fft import fft2, ifft2
 from scipy.linalg import cho_solve
 
-from dualqml.core import DualQMLError
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._base import LinearExtractor
-from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import ImageShape, SizeLike, shape_or_row
+from dualqml._linalg import definite_factor, shrunk, span_pca, unit_rows
+from dualqml._sklearn import Interval, LinearExtractor, StrOptions
+from dualqml._typing import Array, Index
+from dualqml.exceptions import DualQMLError
 from dualqml.extractors._memory import require_pairs
-from dualqml.extractors._neighbours import unit_rows
-from dualqml.extractors._subspace import definite_factor, shrunk, span_pca
+from dualqml.images.shapes import ImageShape, SizeLike, shape_or_row
 
 #: Power at or below this fraction of the largest is rounding of zero.
 _POWER_TOLERANCE = 1e-20

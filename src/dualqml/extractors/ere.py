@@ -4,13 +4,12 @@
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._base import LinearExtractor
-from dualqml.extractors._compat import Interval
+from dualqml._linalg import span_pca
+from dualqml._sklearn import Interval, LinearExtractor
+from dualqml._typing import Array, Index
 from dualqml.extractors._eigenspectrum import eigenspectrum_directions
-from dualqml.extractors._images import SizeLike
-from dualqml.extractors._subspace import span_pca
-from dualqml.extractors._tangents import motion_rows, sample_tangents
+from dualqml.images.shapes import SizeLike
+from dualqml.images.tangents import motion_rows, sample_tangents
 
 
 class ERE(LinearExtractor):

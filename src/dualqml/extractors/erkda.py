@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import eigh
 
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._compat import Interval, StrOptions
+from dualqml._sklearn import Interval, StrOptions
+from dualqml._typing import Array, Index
 from dualqml.extractors._eigenspectrum import eigenspectrum_directions
-from dualqml.extractors._images import SizeLike
-from dualqml.extractors._kernels import KernelExtractor, KernelName
-from dualqml.extractors._tangents import motion_rows
+from dualqml.extractors.kernels import KernelExtractor, KernelName
+from dualqml.images.shapes import SizeLike
+from dualqml.images.tangents import motion_rows
 
 #: Kernel eigenvalues at or below this fraction of the largest count as zero.
 #: Larger than for samples: coordinates of new samples divide by their roots.

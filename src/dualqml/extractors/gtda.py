@@ -9,21 +9,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._base import LinearExtractor
-from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import (
-    ImageShape,
-    SizeLike,
-    read_size,
-    shape_or_row,
-)
-from dualqml.extractors._subspace import (
-    RANK_TOLERANCE,
-    class_means,
-    within_deviations,
-)
+from dualqml._linalg import RANK_TOLERANCE, class_means, within_deviations
+from dualqml._sklearn import Interval, LinearExtractor, StrOptions
+from dualqml._typing import Array, Index
 from dualqml.extractors.lda import fisher_directions, reduced_pca
+from dualqml.images.shapes import ImageShape, SizeLike, read_size, shape_or_row
 
 Order = Literal["svd", "eig"]
 

@@ -6,17 +6,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import SizeLike
-from dualqml.extractors._kernels import KernelExtractor, KernelName
-from dualqml.extractors._subspace import (
+from dualqml._linalg import (
     RANK_TOLERANCE,
     class_means,
     discriminant_directions,
     within_deviations,
 )
-from dualqml.extractors._tangents import motion_rows, with_motions
+from dualqml._sklearn import Interval, StrOptions
+from dualqml._typing import Array, Index
+from dualqml.extractors.kernels import KernelExtractor, KernelName
+from dualqml.images.shapes import SizeLike
+from dualqml.images.tangents import motion_rows, with_motions
 
 
 class KernelLDA(KernelExtractor):
@@ -158,7 +158,7 @@ def kernel_discriminants(
         where the class means span less.
     motions : ndarray of shape (n_rows, n_samples), optional
         Added to the within-class scatter, see
-        :func:`~dualqml.extractors._tangents.motion_rows`; rows like those of K.
+        :func:`~dualqml.images.tangents.motion_rows`; rows like those of K.
 
     Returns
     -------

@@ -6,11 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._base import LinearExtractor
-from dualqml.extractors._compat import Interval, StrOptions
-from dualqml.extractors._images import SizeLike
-from dualqml.extractors._subspace import (
+from dualqml._linalg import (
     SpanPCA,
     class_means,
     discriminant_directions,
@@ -18,11 +14,10 @@ from dualqml.extractors._subspace import (
     span_pca,
     within_deviations,
 )
-from dualqml.extractors._tangents import (
-    motion_rows,
-    sample_tangents,
-    with_motions,
-)
+from dualqml._sklearn import Interval, LinearExtractor, StrOptions
+from dualqml._typing import Array, Index
+from dualqml.images.shapes import SizeLike
+from dualqml.images.tangents import motion_rows, sample_tangents, with_motions
 
 PCADimension = Literal["n-c"] | float | int
 
@@ -172,7 +167,7 @@ def fisher_directions(
         Number of directions wanted; there are at most n_classes - 1 and d.
     motions : ndarray of shape (n_rows, d), optional
         Added to the within-class scatter, see
-        :func:`~dualqml.extractors._tangents.motion_rows`.
+        :func:`~dualqml.images.tangents.motion_rows`.
 
     Returns
     -------

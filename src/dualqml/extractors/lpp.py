@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import eigh
 
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._base import LinearExtractor
-from dualqml.extractors._compat import Interval
+from dualqml._linalg import shrunk, span_pca
+from dualqml._sklearn import Interval, LinearExtractor
+from dualqml._typing import Array, Index
 from dualqml.extractors._graphs import (
     laplacian_form,
     neighbour_mask,
@@ -17,7 +17,6 @@ from dualqml.extractors._graphs import (
     same_class_only,
 )
 from dualqml.extractors._memory import require_pairs
-from dualqml.extractors._subspace import shrunk, span_pca
 
 #: Keeps the right-hand matrix of the eigenproblem invertible.
 RELATIVE_RIDGE = 1e-9

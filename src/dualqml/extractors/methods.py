@@ -14,22 +14,21 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from dualqml.extractors._images import SizeLike
-from dualqml.extractors._neighbours import Metric
 from dualqml.extractors.apca import APCA
 from dualqml.extractors.cfa import CFA
-from dualqml.extractors.dual_qml_classifier_cv import DualQMLClassifierCV
-from dualqml.extractors.dual_qml_w_cv import DualQMLWCV
+from dualqml.extractors.dual_qml import DualQMLClassifierCV
+from dualqml.extractors.dual_qml_w import DualQMLWCV
 from dualqml.extractors.ere import ERE
 from dualqml.extractors.erkda import ERKDA
 from dualqml.extractors.gtda import GTDA
 from dualqml.extractors.klda import KernelLDA
 from dualqml.extractors.lda import Fisherfaces
-from dualqml.extractors.local_descriptors import LocalDescriptors
 from dualqml.extractors.mfa import MFA
 from dualqml.extractors.mle import MLE
-from dualqml.extractors.nearest import NearestSample
+from dualqml.extractors.nearest import Metric, NearestSample
 from dualqml.extractors.tuning import RankSearchCV
+from dualqml.images.descriptors import LocalDescriptors
+from dualqml.images.shapes import SizeLike
 
 Preprocessing = Literal["none", "unit-norm", "centred-unit-norm", "local"]
 

@@ -6,25 +6,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dualqml.core.arrays import Array, Index
-from dualqml.extractors._base import LinearExtractor
-from dualqml.extractors._compat import Interval, StrOptions
+from dualqml._linalg import SAME_SAMPLE, discriminant_directions, shrunk
+from dualqml._sklearn import Interval, LinearExtractor, StrOptions
+from dualqml._typing import Array, Index
 from dualqml.extractors._graphs import (
-    SAME_SAMPLE,
     laplacian_form,
     neighbour_mask,
     pair_distances,
     same_class_only,
 )
-from dualqml.extractors._images import SizeLike
 from dualqml.extractors._memory import require_pairs
-from dualqml.extractors._subspace import discriminant_directions, shrunk
-from dualqml.extractors._tangents import (
-    motion_rows,
-    sample_tangents,
-    scaled_motions,
-)
 from dualqml.extractors.lda import PCADimension, reduced_pca
+from dualqml.images.shapes import SizeLike
+from dualqml.images.tangents import motion_rows, sample_tangents, scaled_motions
 
 
 class MFA(LinearExtractor):

@@ -10,16 +10,15 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state, gen_batches
 
-from dualqml.core.arrays import Array, Index, Mask
-from dualqml.extractors._base import SupervisedExtractor
-from dualqml.extractors._compat import Interval
+from dualqml._linalg import RANK_TOLERANCE, span_pca
+from dualqml._sklearn import Interval, SupervisedExtractor
+from dualqml._typing import Array, Index, Mask
 from dualqml.extractors._graphs import (
     connected_neighbour_mask,
     geodesic_distances,
     pair_distances,
 )
 from dualqml.extractors._memory import require_pairs
-from dualqml.extractors._subspace import RANK_TOLERANCE, span_pca
 from dualqml.extractors.lda import fisher_directions
 
 #: Samples that are transformed at a time, which bounds the memory.

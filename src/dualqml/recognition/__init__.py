@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Recognition of people, and files that keep what was learnt."""
 
-from dualqml.recognition.model_files import load, save
+from dualqml.exceptions import (
+    ModelFileError,
+    NoThresholdError,
+    RecognitionError,
+    UnknownSubjectError,
+)
+from dualqml.persistence.model_files import load, save
+from dualqml.persistence.tensors import read_tensors, write_tensors
 from dualqml.recognition.recognizer import Recognizer
 from dualqml.recognition.results import (
     Calibration,
     Candidate,
     Identification,
-    NoThresholdError,
-    RecognitionError,
     Template,
-    UnknownSubjectError,
     Verification,
-)
-from dualqml.recognition.tensors import (
-    ModelFileError,
-    read_tensors,
-    write_tensors,
 )
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.core.arrays import Array
+from dualqml._typing import Array
 from dualqml.evaluation import (
     binomial_interval,
     fnir_at_fpir,
@@ -16,9 +16,10 @@ from dualqml.evaluation import (
     rule_of_three,
     threshold_for_rate,
 )
+from dualqml.exceptions import RecognitionError
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.matcher import Matcher, SampleCache
-from dualqml.recognition.results import Calibration, RecognitionError
+from dualqml.recognition.results import Calibration
 
 
 class Trials(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.recognition.results import RecognitionError, UnknownSubjectError
+from dualqml.exceptions import RecognitionError, UnknownSubjectError
 
 #: Names longer than this are taken for a mistake.
 _LONGEST_NAME = 200

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dualqml.data.geometry import standard_grey
-from dualqml.data.images import pixels_of, read_pixels
-from dualqml.extractors._images import LEAST_SIDE, ImageShape, SizeLike, read_size
-from dualqml.recognition.results import RecognitionError
+from dualqml.exceptions import RecognitionError
+from dualqml.images.files import pixels_of, read_pixels
+from dualqml.images.geometry import standard_grey
+from dualqml.images.shapes import LEAST_SIDE, ImageShape, SizeLike, read_size
 
 #: A sample or several: arrays, Pillow images, paths, or lists of them. Pillow is
 #: optional, so there is no narrower type.

@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from dualqml.core.arrays import Array, Index
+from dualqml._linalg import class_means, unit_rows
+from dualqml._typing import Array, Index
+from dualqml.exceptions import RecognitionError
 from dualqml.extractors import DualQMLW
-from dualqml.extractors._neighbours import unit_rows
-from dualqml.extractors._prepared import PreparedSamples, ProductCache
-from dualqml.extractors._subspace import class_means
 from dualqml.extractors.methods import make_method
+from dualqml.extractors.prepared_samples import PreparedSamples, ProductCache
 from dualqml.recognition.gallery import Gallery
-from dualqml.recognition.results import RecognitionError
 
 #: Parameters of DualQML-W that did well for vectors (see docs/recognition.md).
 _VECTOR_PARAMETERS: dict[str, Any] = {

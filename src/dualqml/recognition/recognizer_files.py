@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Recognisers in files: gallery, fitted model and threshold in one.
 
-A safetensors file like that of a model (see `dualqml.recognition.model_files`). It is
+A safetensors file like that of a model (see `dualqml.persistence.model_files`). It is
 always written whole: a file never holds anything of a subject who was removed.
 
 What a file must have stands in three tables, `_STATE`, `_CALIBRATION` and `_MATCHER`;
@@ -20,10 +20,11 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from dualqml import __version__
-from dualqml.core.text import printable
+from dualqml._text import printable
+from dualqml.exceptions import ModelFileError, RecognitionError
 from dualqml.extractors import DualQMLW
 from dualqml.extractors.methods import METHODS
-from dualqml.recognition._kinds import (
+from dualqml.persistence._kinds import (
     ESTIMATOR,
     JOBS,
     LINE,
@@ -39,23 +40,18 @@ from dualqml.recognition._kinds import (
     one_of,
     plain_number,
 )
-from dualqml.recognition._problems import ValueProblem
-from dualqml.recognition._relations import n_inputs
-from dualqml.recognition._values import Decoder, Encoder
+from dualqml.persistence._problems import ValueProblem
+from dualqml.persistence._relations import n_inputs
+from dualqml.persistence.codec import Decoder, Encoder
+from dualqml.persistence.model_files import VERSION_KEY, check_format
+from dualqml.persistence.tensors import read_tensors, strict_json, write_tensors
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding
 from dualqml.recognition.matcher import Matcher
-from dualqml.recognition.model_files import VERSION_KEY, check_format
-from dualqml.recognition.results import Calibration, RecognitionError
-from dualqml.recognition.tensors import (
-    ModelFileError,
-    read_tensors,
-    strict_json,
-    write_tensors,
-)
+from dualqml.recognition.results import Calibration
 
 if TYPE_CHECKING:
-    from dualqml.recognition.enrolment import Enrolment
+    from dualqml.recognition.recognizer import Enrolment
 
 #: Version of the format. It changes with a major version of dualqml at most.
 FORMAT = 1

@@ -4,26 +4,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from dualqml.core import DualQMLError
-from dualqml.core.arrays import Array
+from dualqml._typing import Array
 
 IdentifyDecision = Literal["match", "unknown"]
 VerifyDecision = Literal["match", "no match"]
-
-
-class RecognitionError(DualQMLError, ValueError):
-    """A recogniser cannot do what it was asked for."""
-
-
-class UnknownSubjectError(RecognitionError, KeyError):
-    """A subject was named who is not enrolled."""
-
-    # KeyError would show the message in quotes.
-    __str__ = Exception.__str__
-
-
-class NoThresholdError(RecognitionError):
-    """A decision was asked for before there is a threshold."""
 
 
 @dataclass(frozen=True)

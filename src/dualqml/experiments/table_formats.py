@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A table, independent of format, and how it is written in four of them."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import NamedTuple
+
+from dualqml._text import printable
+
+#: What stands in a cell that has nothing.
+MISSING = "\N{EN DASH}"
+
+
+class Heading(NamedTuple):
+    """A heading over one or more columns."""
+
+    text: str
+    span: int = 1
+
+
+class Cell(NamedTuple):
+    """A cell.
+
+    Attributes
+    ----------
+    text : str
+        What is in it.
+    bold : bool
+        Whether that is the best of its column.
+    detail : str
+        What follows in ordinary print.
+    aside : str
+        What follows in smaller print.
+    """
+
+    text: str = MISSING
+    bold: bool = False
+    detail: str = ""
+    aside: str = ""
+
+
+class Row(NamedTuple):
+    """A row: its heading and its cells."""
+
+    label: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes
+    ----------
+    title : str
+        What it shows.
+    corner : str
+        Heading of the headings of the rows.
+    header : tuple of tuple of Heading
+        Rows of headings over the other columns, the widest first.
+    rows : tuple of Row
+        The body.
+    align : str
+        For each column, that of the row headings first: "l" or "r", or "p" for
+        long text that is broken into lines.
+    notes : tuple of str
+        Sentences below it.
+    columns : tuple of str
+        Names of the fields of `records`.
+    records : tuple of tuple
+        The same as numbers in full precision, one line for each figure; None is
+        missing. CSV files have these. Without `columns` they have the text.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.table_formats import Cell, Heading, Row
+    >>> from dualqml.experiments.table_formats import Table, to_markdown
+    >>> table = Table(
+    ...     title="Error in %",
+    ...     corner="Method",
+    ...     header=((Heading("AR", 2),), (Heading("m = 2"), Heading("m = 4"))),
+    ...     rows=(Row("LDA", (Cell("7.31"), Cell("5.20", bold=True))),),
+    ...     align="lrr",
+    ... )
+    >>> print(to_markdown(table))
+    **Error in %**
+    <BLANKLINE>
+    | Method | AR, m = 2 | AR, m = 4 |
+    | :--- | ---: | ---: |
+    | LDA | 7.31 | **5.20** |
+    <BLANKLINE>
+    """
+
+    title: str
+    corner: str
+    header: tuple[tuple[Heading, ...], ...]
+    rows: tuple[Row, ...]
+    align: str
+    notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    records: tuple[tuple[str | float | bool | None, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        width = len(self.align) - 1
+        widths = [sum(heading.span for heading in row) for row in self.header]
+        widths += [len(row.cells) for row in self.rows]
+        if any(found != width for found in widths):
+            raise ValueError(
+                f"{self.title!r} should have {width} columns beside the row headings; "
+                f"its rows have {sorted(set(widths))}"
+            )
+
+    @property
+    def headings(self) -> list[str]:
+        """One heading for each column, that of the row headings first."""
+        above = [
+            [heading.text for heading in row for _ in range(heading.span)]
+            for row in self.header
+        ]
+        return [self.corner] + [
+            ", ".join(filter(None, parts)) for parts in zip(*above, strict=True)
+        ]
+
+
+def to_markdown(table: Table) -> str:
+    """Write a table in Markdown, as GitHub reads it.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+
+    Returns
+    -------
+    str
+        The title, the table and a list of notes.
+    """
+
+    def line(texts: Sequence[str]) -> str:
+        return "| " + " | ".join(texts) + " |"
+
+    def shown(cell: Cell) -> str:
+        text = _markdown(cell.text)
+        text = f"**{text}**" if cell.bold else text
+        return " ".join(filter(None, [text, *map(_markdown, cell[2:])]))
+
+    lines = [
+        f"**{_markdown(table.title)}**",
+        "",
+        line([_markdown(heading) for heading in table.headings]),
+        line(["---:" if side == "r" else ":---" for side in table.align]),
+    ]
+    lines += [
+        line([_markdown(row.label), *(shown(cell) for cell in row.cells)])
+        for row in table.rows
+    ]
+    if table.notes:
+        lines += ["", *(f"- {_markdown(note)}" for note in table.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def to_latex(table: Table) -> str:
+    r"""Write a table in LaTeX; it needs ``\usepackage{booktabs}``.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+
+    Returns
+    -------
+    str
+        A ``table`` environment with a caption and the notes below.
+    """
+
+    def shown(cell: Cell) -> str:
+        text = _latex(cell.text)
+        text = rf"\textbf{{{text}}}" if cell.bold else text
+        text += f" {_latex(cell.detail)}" if cell.detail else ""
+        return text + (rf" {{\scriptsize {_latex(cell.aside)}}}" if cell.aside else "")
+
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_latex(table.title)}}}",
+        rf"\begin{{tabular}}{{{table.align.replace('p', 'p{6cm}')}}}",
+        r"\toprule",
+    ]
+    for number, row in enumerate(table.header, start=1):
+        last = number == len(table.header)
+        cells = [_latex(table.corner) if last else ""]
+        rules, start = [], 2
+        for heading in row:
+            text = _latex(heading.text)
+            if heading.span > 1:
+                text = rf"\multicolumn{{{heading.span}}}{{c}}{{{text}}}"
+            cells.append(text)
+            rules.append(rf"\cmidrule(lr){{{start}-{start + heading.span - 1}}}")
+            start += heading.span
+        lines.append(" & ".join(cells) + r" \\")
+        if not last:
+            lines.append("".join(rules))
+    lines.append(r"\midrule")
+    lines += [
+        " & ".join([_latex(row.label), *(shown(cell) for cell in row.cells)]) + r" \\"
+        for row in table.rows
+    ]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\footnotesize {_latex(note)}" for note in table.notes]
+    lines.append(r"\end{table}")
+    return "\n".join(lines) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """Write the numbers of a table as a CSV file.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+
+    Returns
+    -------
+    str
+        A line for each figure, in full precision; what is missing is empty. Text
+        that a spreadsheet would compute has an apostrophe before it.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    if table.columns:
+        writer.writerow(table.columns)
+        for record in table.records:
+            writer.writerow([_csv_field(value) for value in record])
+    else:
+        writer.writerow(map(_csv_field, table.headings))
+        for row in table.rows:
+            texts = [f"{cell.text} {cell.detail}".strip() for cell in row.cells]
+            writer.writerow(map(_csv_field, [row.label, *texts]))
+    return out.getvalue()
+
+
+def to_html(table: Table) -> str:
+    """Write a table in HTML, in a frame of its own that can be scrolled sideways.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+
+    Returns
+    -------
+    str
+        A ``div`` with the table and a list of the notes; all text is escaped.
+    """
+
+    def shown(cell: Cell, side: str) -> str:
+        text = escape(cell.text)
+        text = f"<strong>{text}</strong>" if cell.bold else text
+        text += f" {escape(cell.detail)}" if cell.detail else ""
+        if cell.aside:
+            text += f" <small>{escape(cell.aside)}</small>"
+        return f'<td class="{side}">{text}</td>'
+
+    lines = [
+        '<div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{escape(table.title)}">',
+        # The span stays in sight while the table is scrolled.
+        f"<table>\n<caption><span>{escape(table.title)}</span></caption>\n<thead>",
+    ]
+    corner = (
+        f'<th scope="col" rowspan="{len(table.header)}">{escape(table.corner)}</th>'
+    )
+    for number, row in enumerate(table.header):
+        cells, column = "" if number else corner, 1
+        for heading in row:
+            kind = f'scope="col" class="{table.align[column]}"'
+            if heading.span > 1:
+                kind = f'scope="colgroup" colspan="{heading.span}"'
+            cells += f"<th {kind}>{escape(heading.text)}</th>"
+            column += heading.span
+        lines.append(f"<tr>{cells}</tr>")
+    lines.append("</thead>\n<tbody>")
+    for line in table.rows:
+        cells = "".join(map(shown, line.cells, table.align[1:]))
+        lines.append(f'<tr><th scope="row">{escape(line.label)}</th>{cells}</tr>')
+    lines.append("</tbody>\n</table>\n</div>")
+    if table.notes:
+        notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
+        lines.append(f'<ul class="notes">{notes}</ul>')
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>|&~])", r"\\\1", text)
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    # After a line break these would be read as its options.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "±": r"$\pm$",
+    MISSING: "--",
+    "\N{MINUS SIGN}": "$-$",
+} | {char: f"\\{char}" for char in "{}$&#_%"}
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(char, char) for char in text)
+
+
+def _csv_field(value: str | float | bool | None) -> str:
+    """A value as a field of a CSV file; text is never a formula of a spreadsheet."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return str(value)
+    formula = value.startswith(("\t", "\r")) or value.lstrip()[:1] in tuple("=+-@")
+    mark = "'" if formula and not _is_number(value) else ""
+    return mark + printable(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where training samples lie: coordinates learnt from all or some of them.
+
+Coordinates are principal ones, of the samples as they are or in the space of a
+Gaussian kernel; any rotation of them serves as well. Training samples are placed
+once; the folds of a cross-validation are restrictions that share the matrices of
+all pairs and the scatter of the motions.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.linalg.lapack import dpocon, dpotrf, dsygst, dtrtri
+
+from dualqml._linalg import SAME_SAMPLE, deviations, span_pca
+from dualqml._typing import Array, Index
+from dualqml.exceptions import DualQMLError
+from dualqml.extractors._memory import require_pairs
+from dualqml.extractors.kernels import centred_kernel
+from dualqml.extractors.prepared_samples import PreparedSamples
+
+#: Variances of coordinates at or below this fraction of the largest are noise.
+_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Coordinates a(x) learnt from some of the training samples.
+
+    Attributes
+    ----------
+    training : ndarray of shape (n_train, d)
+        Coordinates of those samples; their Gram matrix is the centred kernel.
+    origin : ndarray
+        The mean of those samples, or of the rows of their matrix of pairs.
+    projector : ndarray of shape (n_features or n_train, d)
+        From the centred sample, or the centred row of pairs, to coordinates.
+    tangent_scatter : ndarray of shape (d, d) or None
+        Scatter of the tangents in these coordinates, at trace 1.
+    """
+
+    training: Array
+    origin: Array
+    projector: Array
+    tangent_scatter: Array | None
+
+
+class Geometry(Protocol):
+    """A training set that can be placed from any part of it."""
+
+    def restricted(self, train: Index) -> Placement:
+        """Coordinates learnt from some of the training samples."""
+
+    def place(self, placement: Placement, train: Index, rows: Index) -> Array:
+        """Coordinates of other training samples under such a placement."""
+
+
+class InputGeometry:
+    """Principal coordinates in the space of the samples.
+
+    For more samples than features.
+
+    Parameters
+    ----------
+    samples : PreparedSamples
+        Training samples.
+    """
+
+    def __init__(self, samples: PreparedSamples) -> None:
+        self.inputs = samples.inputs
+        self._whole = span_pca(self.inputs)
+        self._tangents: list[Array] = []
+        self._weights: list[float] = []
+        self._motion = np.zeros(2 * (self.inputs.shape[1],))
+        basis = self._whole.basis
+        tangents = samples.tangents if samples.tangents is not None else ()
+        for k in _moving([float(np.vdot(tangent, tangent)) for tangent in tangents]):
+            tangent = tangents[k]
+            scatter = tangent.T @ tangent
+            # Weighted so that each motion has the same trace in the coordinates
+            # of the whole set. Then the scatter of all motions is one matrix,
+            # from which a fold subtracts the rows it holds out.
+            trace = float(np.vdot(scatter @ basis, basis))
+            if trace > 0.0:
+                self._tangents.append(tangent)
+                self._weights.append(1.0 / trace)
+                self._motion += scatter / trace
+
+    def restricted(self, train: Index) -> Placement:
+        """Coordinates learnt from some of the training samples."""
+        pca, motion = self._whole, self._motion
+        if train.size < self.inputs.shape[0]:
+            pca = span_pca(self.inputs[train])
+            rows = np.setdiff1d(np.arange(self.inputs.shape[0]), train)
+            if self._tangents:
+                changes = [tangent[rows] for tangent in self._tangents]
+                motion = motion - _weighted_scatter(changes, self._weights)
+        scatter = _in_coordinates(motion, pca.basis) if self._tangents else None
+        return Placement(pca.coordinates, pca.mean, pca.basis, scatter)
+
+    def place(self, placement: Placement, train: Index, rows: Index) -> Array:
+        """Coordinates of other training samples under such a placement."""
+        centred = self.inputs[rows] - placement.origin
+        return np.asarray(centred @ placement.projector)
+
+
+class PairGeometry:
+    """Principal coordinates by a matrix of all pairs of samples.
+
+    For fewer samples than features, or a kernel.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, n_samples)
+        The kernel of all pairs, not centred.
+    slopes : ndarray of shape (n_motions, n_samples, n_samples)
+        How the rows of the kernel change when their samples move.
+    curved : bool
+        Whether the slopes are relative to the values.
+    """
+
+    def __init__(self, values: Array, slopes: Array, *, curved: bool) -> None:
+        self.values, self.slopes = values, slopes
+        self._curved = curved
+        self._whole = _pair_coordinates(values)
+        self._moving: list[int] = []
+        self._weights: list[float] = []
+        self._motion = np.zeros_like(values)
+        projector = self._whole.projector
+        inverse = projector @ projector.T if len(slopes) else values
+        energies = []
+        for k in range(len(slopes)):
+            change = self._centred_change(k)
+            energies.append(float(np.vdot(change, change)))
+        for k in _moving(energies):
+            change = self._centred_change(k)
+            scatter = change.T @ change
+            # As for InputGeometry.
+            trace = float(np.vdot(scatter, inverse))
+            if trace > 0.0:
+                self._moving.append(k)
+                self._weights.append(1.0 / trace)
+                scatter /= trace
+                self._motion += scatter
+
+    def _centred_change(self, motion: int) -> Array:
+        """The change of the whole kernel, less what is common to a row.
+
+        Samples see differences; those to the mean of a row keep the digits.
+        """
+        everyone = slice(None)
+        change = self._change(motion, (everyone, everyone))
+        change -= change.mean(axis=1, keepdims=True)
+        return change
+
+    def _change(self, motion: int, part: tuple[Any, ...]) -> Array:
+        """How a part of the kernel changes by a motion of the samples of its rows."""
+        slopes = self.slopes[motion][part]
+        return slopes * self.values[part] if self._curved else slopes.copy()
+
+    def restricted(self, train: Index) -> Placement:
+        """Coordinates learnt from some of the training samples."""
+        n_samples = self.values.shape[0]
+        values, motion = self.values, self._motion
+        coordinates = self._whole
+        if train.size < n_samples:
+            part = np.ix_(train, train)
+            values = values[part]
+            coordinates = _pair_coordinates(values)
+            held_out = np.ix_(np.setdiff1d(np.arange(n_samples), train), train)
+            if self._moving:
+                changes = [self._change(k, held_out) for k in self._moving]
+                motion = _doubly_centred(motion[part])
+                motion -= _doubly_centred(_weighted_scatter(changes, self._weights))
+        return Placement(
+            coordinates.training,
+            values.mean(axis=0),
+            coordinates.projector,
+            coordinates.scatter(motion) if self._moving else None,
+        )
+
+    def place(self, placement: Placement, train: Index, rows: Index) -> Array:
+        """Coordinates of other training samples under such a placement."""
+        values = self.values[np.ix_(rows, train)]
+        own = values.mean(axis=1, keepdims=True)
+        origin = placement.origin
+        return np.asarray((values - own - origin + origin.mean()) @ placement.projector)
+
+
+class GramGeometry(PairGeometry):
+    """Principal coordinates of the samples by their scalar products.
+
+    Parameters
+    ----------
+    samples : PreparedSamples
+        Training samples, no more than they have features.
+    """
+
+    def __init__(self, samples: PreparedSamples) -> None:
+        self.mean, self.centred = deviations(samples.inputs)
+        products = samples.products()
+        super().__init__(products.gram, products.slopes, curved=False)
+
+
+class KernelGeometry(PairGeometry):
+    """Principal coordinates in the space of a Gaussian kernel.
+
+    Parameters
+    ----------
+    samples : PreparedSamples
+        Training samples.
+    width : float
+        The variance of the kernel in units of the median squared distance.
+    """
+
+    def __init__(self, samples: PreparedSamples, *, width: float) -> None:
+        n_matrices = 8 if samples.tangents is None else 22
+        require_pairs("The Gaussian kernel", samples.inputs.shape[0], n_matrices)
+        products = samples.products()
+        self.kernel, values = centred_kernel(
+            "rbf", samples.inputs, width=width, image_shape=None, gram=products.gram
+        )
+        # The derivative of the kernel k(x, z) along t is t'(z - x) k / s2.
+        slopes = products.slopes
+        own = np.einsum("kii->ki", slopes)[:, :, None]
+        super().__init__(values, slopes - own, curved=True)
+
+    def at_width(self, factor: float) -> "KernelGeometry":
+        """The same samples under a kernel of `factor` times the variance."""
+        other = object.__new__(KernelGeometry)
+        values = self.values ** (1.0 / factor)
+        other.kernel = replace(
+            self.kernel,
+            bandwidth=factor * self.kernel.bandwidth,
+            row_means=values.mean(axis=0),
+        )
+        PairGeometry.__init__(other, values, self.slopes, curved=True)
+        return other
+
+
+@dataclass(frozen=True)
+class PairCoordinates:
+    """All principal coordinates of a matrix of pairs.
+
+    Attributes
+    ----------
+    training : ndarray of shape (n_samples, d)
+        The coordinates; their Gram matrix is the centred matrix of pairs.
+    projector : ndarray of shape (n_samples, d)
+        From centred rows of pairs to coordinates.
+    factor : ndarray of shape (d, d) or None
+        The Cholesky factor in the complement of the mean, where that was taken.
+    """
+
+    training: Array
+    projector: Array
+    factor: Array | None
+
+    def scatter(self, rows_scatter: Array) -> Array:
+        """A scatter of centred rows of pairs in the coordinates, at trace 1."""
+        if self.factor is None:
+            return _in_coordinates(rows_scatter, self.projector)
+        inner = _complement(rows_scatter, _mirror(len(rows_scatter)))
+        found, _ = dsygst(inner, self.factor, lower=1, overwrite_a=1)
+        found = np.tril(found) + np.tril(found, -1).T
+        return _at_unit_trace(found)
+
+
+def _pair_coordinates(values: Array) -> PairCoordinates:
+    """Coordinates by a matrix of pairs, not centred.
+
+    Any rotation of them serves as well. So where the centred matrix has full
+    rank but for the centring, a Cholesky factor in the complement of the mean
+    is taken, ten times faster than eigenvectors.
+    """
+    n_samples = values.shape[0]
+    if n_samples > 1:
+        mirror = _mirror(n_samples)
+        inner = _complement(values, mirror)
+        norm = np.abs(inner).sum(axis=0).max()
+        factor, failed = dpotrf(inner, lower=1, overwrite_a=1)
+        if not failed and dpocon(factor, norm, uplo="L")[0] > _TOLERANCE:
+            inverse, _ = dtrtri(factor, lower=1)
+            return PairCoordinates(
+                _reflected(factor, mirror), _reflected(inverse.T, mirror), factor
+            )
+    eigenvalues, vectors = np.linalg.eigh(_doubly_centred(values))
+    # What rounding leaves of equal samples.
+    noise = n_samples * np.finfo(np.float64).eps * np.abs(values).max()
+    kept = eigenvalues > max(_TOLERANCE * eigenvalues[-1], noise)
+    if not kept.any():
+        raise DualQMLError(
+            "All samples are equal: there is no direction to learn. Check that the "
+            "rows of X are different images."
+        )
+    roots, vectors = np.sqrt(eigenvalues[kept]), vectors[:, kept]
+    return PairCoordinates(vectors * roots, vectors / roots, None)
+
+
+def _moving(energies: list[float]) -> list[int]:
+    """The motions that change any sample by more than rounding."""
+    least = SAME_SAMPLE * max(energies, default=0.0)
+    return [k for k, energy in enumerate(energies) if energy > least]
+
+
+def _mirror(n_samples: int) -> Array:
+    """The Householder reflection that takes the mean direction to the first axis."""
+    mirror = np.full(n_samples, n_samples**-0.5)
+    mirror[0] += 1.0
+    return np.asarray(mirror / np.linalg.norm(mirror))
+
+
+def _complement(values: Array, mirror: Array) -> Array:
+    """A symmetric matrix in the complement of the mean, in the order of LAPACK."""
+    image = values @ mirror
+    image = 2.0 * (image - (mirror @ image) * mirror)
+    reflected = values - np.outer(mirror, image) - np.outer(image, mirror)
+    return np.array(reflected[1:, 1:], order="F")
+
+
+def _reflected(rows: Array, mirror: Array) -> Array:
+    """Rows in the complement of the mean, brought back to the samples."""
+    padded = np.concatenate([np.zeros((1, rows.shape[1])), rows])
+    return np.asarray(padded - np.outer(2.0 * mirror, mirror @ padded))
+
+
+def _doubly_centred(values: Array) -> Array:
+    rows, columns = values.mean(axis=1, keepdims=True), values.mean(axis=0)
+    return np.asarray(values - rows - columns + columns.mean())
+
+
+def _weighted_scatter(changes: list[Array], weights: list[float]) -> Array:
+    """The weighted sum of scatters, in one product."""
+    scaled = [np.sqrt(w) * rows for rows, w in zip(changes, weights, strict=True)]
+    stacked = np.concatenate(scaled)
+    return np.asarray(stacked.T @ stacked)
+
+
+def _in_coordinates(scatter: Array, projector: Array) -> Array:
+    """A scatter in coordinates, at trace 1."""
+    found = projector.T @ (scatter @ projector)
+    return _at_unit_trace((found + found.T) / 2.0)
+
+
+def _at_unit_trace(scatter: Array) -> Array:
+    trace = float(np.trace(scatter))
+    return scatter / trace if trace > 0.0 else scatter

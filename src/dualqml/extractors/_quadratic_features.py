@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Quadratic features, their signed roots, and profiles made of them.
+
+A profile is the vector of a sample's responses to all classes.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualqml._linalg import unit_rows
+from dualqml._typing import Array, Index
+
+#: Bytes of the intermediate product held at a time.
+_PRODUCT_BYTES = 2_000_000
+
+
+def quadratic_features(
+    X: NDArray[np.floating], components: Array, ranks: NDArray[np.int64]
+) -> Array:
+    """Step 3 of Algorithm 1: f_c(x) = x'P_c x for every sample and class.
+
+    One matrix product with all factors, then the sum of squares over the
+    factors of each class, in chunks of samples.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Samples.
+    components : ndarray of shape (sum of ranks, n_features)
+        Factors of all classes, stacked.
+    ranks : ndarray of shape (n_classes,)
+        Number of factors of each class.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+        The features, in double precision.
+    """
+
+    def squares(product: Array) -> Array:
+        np.square(product, out=product)
+        return _class_sums(product, ranks)
+
+    return _by_chunks(X, components, ranks, squares)
+
+
+def signed_root_features(
+    X: NDArray[np.floating],
+    components: Array,
+    ranks: NDArray[np.int64],
+    mean_responses: Array,
+) -> Array:
+    """Roots of the quadratic features with the sign that a quadratic form loses.
+
+    ``g_c(x) = sign(x'P_c m_c) sqrt(x'P_c x)`` with the mean m_c of the class:
+    the features of x and -x differ, and grow like x itself.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Samples.
+    components : ndarray of shape (sum of ranks, n_features)
+        Factors of all classes, stacked.
+    ranks : ndarray of shape (n_classes,)
+        Number of factors of each class.
+    mean_responses : ndarray of shape (sum of ranks,)
+        Scalar product of each factor and the mean of its class.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+        The features, in double precision; zero counts as positive.
+    """
+
+    def signed_roots(product: Array) -> Array:
+        towards_mean = _class_sums(mean_responses[:, None] * product, ranks)
+        np.square(product, out=product)
+        roots = np.sqrt(_class_sums(product, ranks))
+        return np.where(towards_mean < 0.0, -roots, roots)
+
+    return _by_chunks(X, components, ranks, signed_roots)
+
+
+def _by_chunks(
+    X: NDArray[np.floating],
+    components: Array,
+    ranks: NDArray[np.int64],
+    features: Callable[[Array], Array],
+) -> Array:
+    """Apply a function of the factors' responses, (factors, samples), in chunks."""
+    out = np.empty((X.shape[0], ranks.size))
+    step = max(16, _PRODUCT_BYTES // (8 * max(components.shape[0], 1)))
+    for start in range(0, X.shape[0], step):
+        chunk = X[start : start + step].astype(np.float64, copy=False)
+        out[start : start + step] = features(components @ chunk.T).T
+    return out
+
+
+def _class_sums(rows: Array, ranks: NDArray[np.int64]) -> Array:
+    """Sums over the rows of each class; zero for a class without rows."""
+    # Factors along the rows: those of one class are added row by row.
+    if (ranks == 1).all():
+        return rows
+    held = ranks > 0
+    starts = (np.cumsum(ranks) - ranks)[held]
+    if held.all():
+        return np.asarray(np.add.reduceat(rows, starts, axis=0))
+    out = np.zeros((ranks.size, rows.shape[1]))
+    if held.any():
+        out[held] = np.add.reduceat(rows, starts, axis=0)
+    return out
+
+
+def profile_gallery(
+    features: Array, codes: Index, *, own_weight: float, centre: bool
+) -> tuple[Array, Array | None]:
+    """Training features made ready for cosine similarity.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_training, n_classes)
+        Responses of the training samples to all classes.
+    codes : ndarray of shape (n_training,)
+        Their classes.
+    own_weight : float
+        Factor of each sample's response to its own class.
+    centre : bool
+        Whether to measure the angle about the mean of the training features.
+
+    Returns
+    -------
+    gallery : ndarray of shape (n_training, n_classes)
+        The profiles, scaled to unit norm.
+    mean : ndarray of shape (n_classes,) or None
+        What to subtract from the features of a probe; None for nothing.
+    """
+    if own_weight != 1.0:
+        features = features.copy()
+        features[np.arange(codes.size), codes] *= own_weight
+    if not centre:
+        return unit_rows(features), None
+    mean = features.mean(axis=0)
+    return unit_rows(features - mean), mean
+
+
+def centred(features: Array, mean: Array | None) -> Array:
+    """Features of probes about the mean of the training features, if there is one."""
+    return features if mean is None else features - mean

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Kernels on flat rows, centred once and for all with the training means."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualqml._linalg import gram_distances, squared_distances
+from dualqml._sklearn import SupervisedExtractor
+from dualqml._typing import Array, Index
+from dualqml.exceptions import DualQMLError
+from dualqml.extractors._memory import require_pairs
+from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
+from dualqml.images.tangents import image_gradients, sample_tangents
+
+KernelName = Literal["rbf", "linear", "igo"]
+
+#: Bytes of the kernel matrix or of mapped images held at a time.
+_KERNEL_BYTES = 8_000_000
+
+#: Matrices of all pairs that the derivatives by six motions take at most.
+_MOTION_MATRICES = 21
+
+
+def median_of_pairs(distances: Array) -> float:
+    """Median distance of two different samples.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_samples, n_samples)
+        Distances of all pairs, not all of them zero.
+
+    Returns
+    -------
+    float
+        Positive: where most rows are copies of each other and the median is
+        zero, the mean is taken instead.
+    """
+    pairs = distances[np.triu_indices(distances.shape[0], 1)]
+    median = float(np.median(pairs))
+    # Copies may differ by the rounding of the distance formula.
+    rounding = 1e-12 * float(pairs.max())
+    return median if median > rounding else float(pairs.mean())
+
+
+def orientation_features(X: Array, shape: ImageShape) -> Array:
+    """Cosine and sine of the gradient's direction at every pixel.
+
+    The scalar product of two such rows is the mean cosine of the angle between
+    the gradients, 1 for an image with itself.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_pixels)
+        Images, one a row.
+    shape : tuple of int
+        Height and width of the images.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, 2 * n_pixels)
+        The features; zero where the gradient is zero and has no direction.
+    """
+    gradients = image_gradients(X.reshape(-1, *shape))
+    down, right = (slope.reshape(X.shape) for slope in gradients)
+    length = np.hypot(down, right)
+    scale = np.sqrt(X.shape[1]) * np.where(length > 0.0, length, 1.0)
+    return np.hstack([right / scale, down / scale])
+
+
+@dataclass(frozen=True)
+class CentredKernel:
+    """A kernel between any samples and the training samples, centred.
+
+    Centring subtracts the mean of the training samples in the space of the
+    kernel. It uses their stored means, so that the value for a new sample does
+    not depend on the others it comes with.
+
+    Attributes
+    ----------
+    name : {"rbf", "linear", "igo"}
+        The kernel.
+    shape : tuple of int
+        Height and width of the images; used by "igo".
+    bandwidth : float
+        The variance of "rbf".
+    origin : ndarray of shape (d,)
+        Subtracted from all samples first.
+    samples : ndarray of shape (n_train, d)
+        The training samples, mapped and moved.
+    row_means : ndarray of shape (n_train,)
+        Mean kernel value of each training sample.
+    """
+
+    name: KernelName
+    shape: ImageShape
+    bandwidth: float
+    origin: Array
+    samples: Array
+    row_means: Array
+
+    def raw(self, X: Array) -> Array:
+        """The kernel without centring, of shape (n_samples, n_train)."""
+        mapped = _mapped(self.name, X, self.shape) - self.origin
+        return _values(self.name, mapped, self.samples, self.bandwidth)
+
+    def __call__(self, X: Array) -> Array:
+        """The centred kernel, of shape (n_samples, n_train)."""
+        return self.centred(self.raw(X))
+
+    def training_derivatives(self, tangents: Array, values: Array) -> Array:
+        """Change of the centred kernel of the training samples when they move.
+
+        Parameters
+        ----------
+        tangents : ndarray of shape (n_train, d)
+            The direction of each.
+        values : ndarray of shape (n_train, n_train)
+            The kernel of the training samples, not centred.
+
+        Returns
+        -------
+        ndarray of shape (n_train, n_train)
+            Row i is the derivative by h of the centred kernel between x_i + h t_i
+            and the training samples.
+        """
+        if self.name == "igo":
+            raise ValueError(
+                "Tangents are not known for kernel='igo'; use kernel='rbf' or 'linear'"
+            )
+        change = tangents @ self.samples.T
+        if self.name == "rbf":
+            change -= np.einsum("ij,ij->i", self.samples, tangents)[:, None]
+            change *= values
+            change /= self.bandwidth
+        # Of the terms of the centring only the row's own mean moves.
+        return np.asarray(change - change.mean(axis=1, keepdims=True))
+
+    def project(self, X: NDArray[np.floating], coefficients: Array) -> Array:
+        """The product of the centred kernel and coefficients, in bounded memory."""
+        out = np.empty((X.shape[0], coefficients.shape[1]))
+        for rows in self._chunks(X.shape[0]):
+            out[rows] = self(X[rows].astype(np.float64, copy=False)) @ coefficients
+        return out
+
+    def centred(self, values: Array) -> Array:
+        """Values of the kernel, one row a sample, centred."""
+        own = values.mean(axis=1, keepdims=True)
+        return np.asarray(values - own - self.row_means + self.row_means.mean())
+
+    def _chunks(self, n_samples: int) -> Iterator[slice]:
+        step = max(1, _KERNEL_BYTES // (8 * max(self.samples.shape)))
+        for start in range(0, n_samples, step):
+            yield slice(start, start + step)
+
+
+def centred_kernel(
+    name: KernelName,
+    X: Array,
+    *,
+    width: float,
+    image_shape: SizeLike | None,
+    gram: Array | None = None,
+) -> tuple[CentredKernel, Array]:
+    """Prepare a kernel for training samples.
+
+    Parameters
+    ----------
+    name : {"rbf", "linear", "igo"}
+        ``exp(-|x - y|^2 / (2 s2))``, ``x'y``, or the mean cosine of the angle
+        between the gradients of two images.
+    X : ndarray of shape (n_samples, n_features)
+        Training samples.
+    width : float
+        The s2 of "rbf" in units of the median squared distance of the samples.
+    image_shape : sequence of int or None
+        Height and width of the images, for "igo".
+    gram : ndarray of shape (n_samples, n_samples), optional
+        Scalar products of the samples less any common vector, if they are known;
+        for "rbf".
+
+    Returns
+    -------
+    kernel : CentredKernel
+        The kernel.
+    values : ndarray of shape (n_samples, n_samples)
+        That of the training samples among themselves, not centred.
+
+    Raises
+    ------
+    DualQMLError
+        The kernel cannot tell any two samples apart.
+    """
+    shape = (1, X.shape[1])
+    if name == "igo":
+        shape = resolved_shape(image_shape, X.shape[1], without="kernel='rbf'")
+        if X.shape[1] == 1:
+            raise ValueError(
+                "kernel='igo' compares the gradients of images, and an image of one "
+                "pixel has none: X has n_features=1. Use kernel='rbf'."
+            )
+    mapped = _mapped(name, X, shape)
+    mean = mapped.mean(axis=0)
+    centred = mapped - mean
+    if not (np.abs(centred).max() > 1e-14 * np.abs(mapped).max()):
+        what = "gradients" if name == "igo" else "samples"
+        raise DualQMLError(
+            f"All {what} are equal: there is no direction to learn. Check that the "
+            "rows of X are different images."
+        )
+    # Moving the samples changes neither kernel once centred, but keeps digits
+    # where the samples have a large mean. Orientations are bounded: no need.
+    origin = np.zeros_like(mean) if name == "igo" else mean
+    samples = mapped if name == "igo" else centred
+    bandwidth = 1.0
+    if name == "rbf":
+        if gram is None:
+            distances = squared_distances(samples, samples)
+        else:
+            distances = gram_distances(gram)
+        bandwidth = width * median_of_pairs(distances)
+        values = np.exp(distances / (-2.0 * bandwidth))
+    else:
+        values = samples @ samples.T
+    kernel = CentredKernel(name, shape, bandwidth, origin, samples, values.mean(axis=0))
+    return kernel, values
+
+
+def _mapped(name: KernelName, X: Array, shape: ImageShape) -> Array:
+    return orientation_features(X, shape) if name == "igo" else X
+
+
+def _values(name: KernelName, A: Array, B: Array, bandwidth: float) -> Array:
+    if name == "rbf":
+        return np.asarray(np.exp(squared_distances(A, B) / (-2.0 * bandwidth)))
+    return np.asarray(A @ B.T)
+
+
+class KernelExtractor(SupervisedExtractor):
+    """Base of extractors that are linear in a kernel. Do not use directly.
+
+    A subclass has the parameters `kernel`, `width`, `tangents` and
+    `image_shape`, and implements `_learn`. That gets the centred kernel of the
+    training samples, their classes and the derivatives of the kernel by small
+    motions, of shape (n_motions, n_samples, n_samples), and returns the
+    coefficients, one column a feature.
+    """
+
+    kernel: KernelName
+    width: float
+    tangents: float
+    image_shape: SizeLike | None
+
+    def _learn(self, K: Array, codes: Index, derivatives: Array) -> Array:
+        raise TypeError(f"{type(self).__name__} does not say what it learns")
+
+    def _n_matrices(self, rank: float) -> float:
+        """Matrices as large as the kernel's that a fit without tangents holds at most.
+
+        The rank is that of the kernel, relative to the number of samples.
+        """
+        raise TypeError(f"{type(self).__name__} does not say what it needs")
+
+    def _fit(self, data: Array, codes: Index) -> None:
+        n_samples, n_features = data.shape
+        dimensions = {"linear": n_features, "igo": 2 * n_features}
+        rank = min(1.0, dimensions.get(self.kernel, n_samples) / n_samples)
+        n_matrices = self._n_matrices(rank) + _MOTION_MATRICES * (self.tangents > 0.0)
+        require_pairs(type(self).__name__, n_samples, n_matrices)
+        self.kernel_, values = centred_kernel(
+            self.kernel, data, width=self.width, image_shape=self.image_shape
+        )
+        K = self.kernel_.centred(values)
+        tangents = sample_tangents(data, self.image_shape, self.tangents)
+        derivatives = np.empty((tangents.shape[0], *K.shape))
+        for k, tangent in enumerate(tangents):
+            derivatives[k] = self.kernel_.training_derivatives(tangent, values)
+        self.coefficients_ = self._learn(K, codes, derivatives)
+
+    def _features(self, data: Array) -> Array:
+        return self.kernel_.project(data, self.coefficients_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.coefficients_.shape[1])

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Image files and photographs as arrays of pixels.
+
+One file is read at a time. ``dualqml.data`` finds the files of a database.
+"""
+
+import bz2
+import importlib
+import io
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualqml.exceptions import DatabaseError, MissingDependencyError
+from dualqml.images.geometry import over_black, standard_grey, to_8_bits
+from dualqml.images.shapes import SizeLike
+
+IMAGE_EXTENSIONS = frozenset(
+    {".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif"}
+    | {".tiff", ".webp"}
+    # The FERET owners ship their images compressed one by one.
+    | {".pgm.bz2", ".ppm.bz2", ".tif.bz2", ".tiff.bz2"}
+)
+# No image of the known databases is near this size unpacked.
+_MAX_UNPACKED = 2**28
+# Modes of Pillow with opacity, and those of grey.
+_TRANSPARENT = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
+_GREY = frozenset({"1", "L"})
+
+#: A path, an image of Pillow, or an 8-bit array of shape (h, w) or (h, w, 3).
+Photograph = Any
+RGB = NDArray[np.uint8]
+
+
+def extension(path: Path) -> str:
+    """Return the extension in lower case, ``.ppm.bz2`` as one.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from dualqml.images.files import extension
+    >>> extension(Path("00002_940928_fa.PPM.bz2")), extension(Path("a.b.JPG"))
+    ('.ppm.bz2', '.jpg')
+    """
+    last = path.suffix.lower()
+    if last == ".bz2":
+        return Path(path.stem).suffix.lower() + last
+    return last
+
+
+def read_image(path: Path, size: SizeLike) -> NDArray[np.uint8]:
+    """Read one image file as a grey image.
+
+    Colour becomes luminance, 16 bits are scaled to 8, transparent parts become
+    black, the orientation that a camera noted is applied, and of several frames
+    the first is read.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    size : sequence of int
+        Height and width to which the image is resized, with antialiasing.
+
+    Returns
+    -------
+    ndarray of shape size
+        The image, 8 bits a pixel.
+
+    Raises
+    ------
+    DatabaseError
+        The file is empty, damaged, no image or suspiciously large.
+    MissingDependencyError
+        Pillow is not installed.
+    """
+    pixels = read_pixels(path)
+    return standard_grey(pixels, size, colour=pixels.ndim == 3)
+
+
+def read_pixels(path: Path) -> NDArray[Any]:
+    """Read one image file as it is, upright.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    ndarray of shape (height, width) or (height, width, 3 or 4)
+        As from `pixels_of`.
+
+    Raises
+    ------
+    DatabaseError
+        The file is empty, damaged, no image or suspiciously large.
+    MissingDependencyError
+        Pillow is not installed.
+    """
+    with named_errors(str(path)):
+        content = _content(path)
+        if not content:
+            raise DatabaseError("the file is empty")
+        with pillow("Image").open(io.BytesIO(content)) as image:
+            return pixels_of(image)
+
+
+@contextmanager
+def named_errors(name: str) -> Iterator[None]:
+    """Turn the errors of Pillow into a DatabaseError that names the image."""
+    module = pillow("Image")
+    try:
+        with warnings.catch_warnings():
+            # Pillow only warns of images up to twice its limit.
+            warnings.simplefilter("error", module.DecompressionBombWarning)
+            yield
+    except module.UnidentifiedImageError as error:
+        raise DatabaseError(f"{name}: not an image of a known format") from error
+    except (module.DecompressionBombError, module.DecompressionBombWarning) as error:
+        raise DatabaseError(f"{name}: refused as too large: {error}") from error
+    # Pillow's decoders raise almost anything on damaged files.
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise DatabaseError(f"{name}: {reason}") from error
+
+
+def _content(path: Path) -> bytes:
+    if path.suffix.lower() != ".bz2":
+        return path.read_bytes()
+    if path.stat().st_size == 0:
+        return b""
+    with bz2.open(path) as stream:
+        content = stream.read(_MAX_UNPACKED + 1)
+    if len(content) > _MAX_UNPACKED:
+        raise DatabaseError(f"unpacks to more than {_MAX_UNPACKED} bytes")
+    return content
+
+
+def pixels_of(image: Any) -> NDArray[Any]:
+    """The pixels of an image of Pillow, upright, for `standard_grey`.
+
+    Parameters
+    ----------
+    image : PIL.Image.Image
+        An image of any mode but floating-point.
+
+    Returns
+    -------
+    ndarray of shape (height, width) or (height, width, 3 or 4)
+        Grey of 8 or 16 bits, or 8 bits of red, green and blue, with opacity where
+        there is any.
+
+    Raises
+    ------
+    DatabaseError
+        The pixels have more than 16 bits.
+    """
+    upright = pillow("ImageOps").exif_transpose(image)
+    if upright.mode == "F":
+        raise DatabaseError("floating-point pixels; save it with 8 or 16 bits")
+    if upright.mode.startswith("I"):
+        values = np.asarray(upright).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise DatabaseError("pixels of more than 16 bits; save it with 8 or 16")
+        return values.astype(np.uint16)
+    if upright.mode in _TRANSPARENT or "transparency" in upright.info:
+        return np.asarray(upright.convert("RGBA"))
+    return np.asarray(upright.convert("L" if upright.mode in _GREY else "RGB"))
+
+
+def pillow(name: str) -> Any:
+    """Import a module of Pillow, which is optional."""
+    try:
+        return importlib.import_module(f"PIL.{name}")
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Image files are read with an optional package: install dualqml[images]"
+        ) from error
+
+
+def read_rgb(photograph: Photograph, name: str) -> RGB:
+    """Read a photograph in colour, upright.
+
+    The orientation that a camera noted is applied, 16 bits are scaled to 8,
+    transparent parts become black, and of several frames the first is read.
+
+    Parameters
+    ----------
+    photograph : path, image of Pillow, or array of shape (h, w) or (h, w, 3)
+        The photograph. Arrays have 8 bits a channel.
+    name : str
+        What to call it in messages.
+
+    Returns
+    -------
+    ndarray of shape (height, width, 3)
+        Red, green and blue, 8 bits each.
+
+    Raises
+    ------
+    DatabaseError
+        It is damaged, no image, suspiciously large, or an array of another type
+        or shape.
+    """
+    if isinstance(photograph, np.ndarray):
+        return _from_array(photograph, name)
+    if isinstance(photograph, str | os.PathLike):
+        return _in_colour(read_pixels(Path(photograph)))
+    with named_errors(name):
+        if not isinstance(photograph, pillow("Image").Image):
+            raise DatabaseError(
+                "a photograph is a path, an image of Pillow or an array, not "
+                f"{type(photograph).__name__}"
+            )
+        return _in_colour(pixels_of(photograph))
+
+
+def named(photograph: Photograph, otherwise: str) -> str:
+    """Return the path of a photograph where it has one, else another name."""
+    if isinstance(photograph, str | os.PathLike):
+        return os.fspath(photograph)
+    # Pillow keeps the path of what it opened.
+    return str(getattr(photograph, "filename", "") or otherwise)
+
+
+def each_named(photographs: Iterable[Photograph]) -> Iterator[tuple[Photograph, str]]:
+    """Go through many photographs and their names.
+
+    Parameters
+    ----------
+    photographs : iterable of photographs
+        A list, or an array of shape (n, h, w) or (n, h, w, 3).
+
+    Yields
+    ------
+    photograph, str
+        Photographs without a path are called "photograph 0" and so on.
+
+    Raises
+    ------
+    DatabaseError
+        It is a single photograph.
+    """
+    if isinstance(photographs, np.ndarray):
+        n_axes = photographs.ndim
+        # Arrays of paths have one axis.
+        single = n_axes == 2 or (n_axes == 3 and photographs.shape[-1] == 3)
+    else:
+        single = not isinstance(photographs, Iterable) or isinstance(
+            photographs, str | os.PathLike
+        )
+    if single:
+        raise DatabaseError(
+            f"a list of photographs is needed, not {type(photographs).__name__}: put "
+            "a single one in a list"
+        )
+    for place, photograph in enumerate(photographs):
+        yield photograph, named(photograph, f"photograph {place}")
+
+
+def _from_array(pixels: NDArray[Any], name: str) -> RGB:
+    if pixels.dtype != np.uint8:
+        raise DatabaseError(
+            f"{name}: an array of type {pixels.dtype}; pixels must be uint8, from 0 "
+            "to 255"
+        )
+    if pixels.size == 0 or not (
+        pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] == 3)
+    ):
+        raise DatabaseError(
+            f"{name}: an array of shape {pixels.shape}; (height, width) or (height, "
+            "width, 3) is needed"
+        )
+    return np.ascontiguousarray(_in_colour(pixels))
+
+
+def _in_colour(pixels: NDArray[Any]) -> RGB:
+    whole = to_8_bits(pixels)
+    if whole.ndim == 2:
+        return np.repeat(whole[:, :, None], 3, axis=2)
+    # What lies under transparent pixels is arbitrary.
+    return over_black(whole) if whole.shape[2] == 4 else whole

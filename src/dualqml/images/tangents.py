@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How images change when the object moves a little: tangents of affine motions.
+
+And how these tangents join a within-class scatter.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dualqml._linalg import SAME_SAMPLE
+from dualqml._typing import Array
+from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
+
+#: Step, in pixels at the edge of the image, of differences through a descriptor.
+_STEP_PIXELS = 0.5
+
+
+def image_gradients(images: Array) -> tuple[Array, Array]:
+    """Slopes of images along their rows (down) and along their columns (right).
+
+    Parameters
+    ----------
+    images : ndarray of shape (n_images, height, width)
+        Images.
+
+    Returns
+    -------
+    down, right : ndarray of shape (n_images, height, width)
+        Central differences; zero along an axis of one pixel.
+    """
+    return _slope(images, 1), _slope(images, 2)
+
+
+def tangent_images(X: Array, shape: ImageShape) -> Array:
+    """Derivatives of images by the six affine motions.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_pixels)
+        Images, one a row.
+    shape : tuple of int
+        Height and width of the images.
+
+    Returns
+    -------
+    ndarray of shape (6, n_samples, n_pixels)
+        Change for a motion of the sampling points by v(x, y) in units of half
+        the width and height, with x (right) and y (down) from -1 to 1: shift
+        along x, shift along y, zoom (x, y), rotation (y, -x), shear (0, x) and
+        shear (y, 0).
+    """
+    height, width = shape
+    down, right = image_gradients(X.reshape(-1, *shape))
+    # Gradients are per pixel; coordinates run from -1 to 1.
+    down, right = down * (height - 1) / 2.0, right * (width - 1) / 2.0
+    y = np.linspace(-1.0, 1.0, height)[:, None] if height > 1 else np.zeros((1, 1))
+    x = np.linspace(-1.0, 1.0, width)[None, :] if width > 1 else np.zeros((1, 1))
+    out = np.empty((6, X.shape[0], height, width))
+    out[0], out[1] = right, down
+    np.multiply(x, down, out=out[4])
+    np.multiply(y, right, out=out[5])
+    np.multiply(x, right, out=out[2])
+    out[2] += y * down
+    np.subtract(out[5], out[4], out=out[3])
+    return out.reshape(6, *X.shape)
+
+
+def tangent_features(
+    X: Array, shape: ImageShape, descriptor: Callable[[Array], Array]
+) -> Array:
+    """Derivatives of a descriptor of images by the six affine motions.
+
+    Central differences along the tangent images, of half a pixel at the edge.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_pixels)
+        Images, one a row.
+    shape : tuple of int
+        Height and width of the images.
+    descriptor : callable
+        Maps rows of images to rows of features.
+
+    Returns
+    -------
+    ndarray of shape (6, n_samples, n_features)
+        Derivatives, in the order of :func:`tangent_images`.
+    """
+    step = 2.0 * _STEP_PIXELS / max(max(shape) - 1, 1)
+    return np.stack(
+        [
+            (descriptor(X + step * tangent) - descriptor(X - step * tangent))
+            / (2.0 * step)
+            for tangent in tangent_images(X, shape)
+        ]
+    )
+
+
+def _slope(images: Array, axis: int) -> Array:
+    # An image of one pixel along an axis has no differences there.
+    if images.shape[axis] == 1:
+        return np.zeros_like(images)
+    return np.asarray(np.gradient(images, axis=axis))
+
+
+def sample_tangents(X: Array, image_shape: SizeLike | None, weight: float) -> Array:
+    """Tangents of the samples, none where they have no weight.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Images, one a row.
+    image_shape : sequence of int or None
+        Height and width of the images. Looked at only where there is a weight:
+        without, the rows need not be images.
+    weight : float
+        Weight of the tangents.
+
+    Returns
+    -------
+    ndarray of shape (n_motions, n_samples, n_features)
+        Six tangents of every sample, or with zero weight none.
+    """
+    if weight == 0.0:
+        return np.empty((0, *X.shape))
+    shape = resolved_shape(image_shape, X.shape[1], without="tangents=0")
+    return tangent_images(X, shape)
+
+
+def motion_rows(tangents: Array, weight: float) -> Array:
+    """Rows whose scatter is `weight` times the mean of those of the motions.
+
+    Parameters
+    ----------
+    tangents : ndarray of shape (n_motions, n_samples, d)
+        Tangents of the samples, in any coordinates.
+    weight : float
+        Trace of the scatter.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, d)
+        The scatter of each motion enters at unit trace. A motion that changes
+        no sample is left out: images of one row of pixels have such motions.
+    """
+    traces = np.einsum("kij,kij->k", tangents, tangents)
+    moving = traces > SAME_SAMPLE * traces.max(initial=0.0)
+    scales = np.sqrt(weight / (max(moving.sum(), 1) * traces[moving]))
+    rows = scales[:, None, None] * tangents[moving]
+    return np.asarray(rows.reshape(-1, tangents.shape[2]))
+
+
+def scaled_motions(motions: Array, within_trace: float, total_trace: float) -> Array:
+    """Motions in the scale of a within-class scatter, to be added to it.
+
+    Parameters
+    ----------
+    motions : ndarray of shape (n_rows, d)
+        From :func:`motion_rows`.
+    within_trace : float
+        Trace of the within-class scatter, in the coordinates of the motions.
+    total_trace : float
+        Trace of the total scatter. It takes the place of the other one where
+        no class varies by more than rounding, as with one sample each.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, d)
+        Rows whose scatter has the motions' weight as its share of the trace.
+    """
+    varies = within_trace > SAME_SAMPLE * total_trace
+    return np.asarray(np.sqrt(within_trace if varies else total_trace) * motions)
+
+
+def with_motions(within: Array, motions: Array | None, total_trace: float) -> Array:
+    """Deviations from the class means, and the motions in their scale.
+
+    Parameters
+    ----------
+    within : ndarray of shape (n_samples, d)
+        Rows whose scatter is the within-class scatter.
+    motions : ndarray of shape (n_rows, d) or None
+        From :func:`motion_rows`; None means none.
+    total_trace : float
+        See :func:`scaled_motions`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples + n_rows, d)
+        Rows of the sum of the two scatters.
+    """
+    if motions is None:
+        return within
+    trace = float(np.einsum("ij,ij->", within, within))
+    return np.concatenate([within, scaled_motions(motions, trace, total_trace)])

@@ -1,0 +1,503 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""From objects to JSON and arrays, and back.
+
+JSON has no arrays of numbers, tuples, NaN or objects. What it has stands for itself,
+and everything else is a JSON object with one key that says what it is:
+
+========== ===============================================================
+"float"    "nan", "inf" or "-inf"
+"tuple"    a list of its elements
+"dict"     a JSON object, as keys are strings
+"scalar"   a scalar of NumPy: "dtype" and "value"
+"array"    "tensor", the name of an array of the file, and where needed "as" and
+           "order", the note of `to_plain`
+"object"   "class", a name in `CLASSES`, "parameters" and "attributes"
+========== ===============================================================
+"""
+
+import inspect
+import math
+import reprlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from dualqml.persistence._classes import CLASSES, SavedClass
+from dualqml.persistence._kinds import check_kind
+from dualqml.persistence._problems import Path, ValueProblem
+from dualqml.persistence._shapes import check_shapes
+from dualqml.persistence.tensors import DTYPES
+
+#: Levels of objects in objects; more are taken for an object that holds itself.
+_MOST_LEVELS = 50
+#: Objects of a file. Several may share an array, which is checked with each of them.
+_MOST_OBJECTS = 100
+
+#: Characters of the longest string of an array, all of which take its room.
+LONGEST_TEXT = 1_000_000
+#: Strings of an array of objects, each of which takes some dozens of bytes more.
+_MOST_TEXTS = 1_000_000
+_LAST_CHARACTER = 0x10FFFF
+
+#: Types of single numbers, by their names in NumPy.
+NUMBERS: Mapping[str, np.dtype[Any]] = {
+    dtype.name: dtype for dtype in DTYPES.values() if dtype.kind in "biuf"
+}
+
+
+def is_saved(value: Any) -> bool:
+    """Whether it is an object of a class in the list, and not of a subclass."""
+    saved = CLASSES.get(type(value).__name__)
+    return saved is not None and saved.type is type(value)
+
+
+class Encoder:
+    """Turns an object into JSON, and collects its arrays.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        By names that say where they are. An array that is held in several places
+        is there once.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        # The arrays themselves are kept, as an id is of a living object only.
+        self._seen: dict[int, tuple[NDArray[Any], dict[str, Any]]] = {}
+
+    def encode(self, value: Any, path: Path = (), level: int = 0) -> Any:
+        """The JSON of a value.
+
+        Parameters
+        ----------
+        value : object
+            What to encode.
+        path : tuple of str
+            Where it is, for names and messages.
+        level : int
+            How many objects hold it.
+
+        Returns
+        -------
+        object
+            What `json.dumps` takes.
+
+        Raises
+        ------
+        ValueProblem
+            A file cannot hold it.
+        """
+        if level > _MOST_LEVELS:
+            raise ValueProblem(path, "has too many levels: does it hold itself?")
+        kind = type(value)
+        # Types as they are: subclasses would come back as something else.
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind is int:
+            if value.bit_length() > 64:
+                raise ValueProblem(path, "is a number of more than 64 bits")
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if kind is list or kind is tuple:
+            items = [
+                self.encode(item, (*path, str(place)), level + 1)
+                for place, item in enumerate(value)
+            ]
+            return items if kind is list else {"tuple": items}
+        if kind is dict:
+            return {"dict": self._encode_all(value, path, level)}
+        if isinstance(value, np.generic):
+            return self._encode_scalar(value, path)
+        if kind is np.ndarray or kind is np.memmap:
+            return self._encode_array(value, path)
+        if is_saved(value):
+            return self._encode_object(value, path, level)
+        raise ValueProblem(path, f"is of type {kind.__name__}, which cannot be saved")
+
+    def _encode_all(
+        self, values: Mapping[Any, Any], path: Path, level: int
+    ) -> dict[str, Any]:
+        for key in values:
+            if type(key) is not str:
+                raise ValueProblem(path, f"has the key {key!r}, which is no string")
+        return {
+            key: self.encode(value, (*path, key), level + 1)
+            for key, value in values.items()
+        }
+
+    def _encode_object(self, value: Any, path: Path, level: int) -> dict[str, Any]:
+        name = type(value).__name__
+        saved = CLASSES[name]
+        parameters: dict[str, Any] = {}
+        if isinstance(value, BaseEstimator):
+            parameters = value.get_params(deep=False)
+        elif is_dataclass(value):
+            parameters = {f.name: getattr(value, f.name) for f in fields(value)}
+        attributes = {k: v for k, v in vars(value).items() if k not in parameters}
+        for key in attributes:
+            if key not in saved.attributes and key not in saved.optional:
+                what = f"is an attribute that a file has no place for in {name}"
+                raise ValueProblem((*path, key), what)
+        return {
+            "object": {
+                "class": name,
+                "parameters": self._encode_all(parameters, path, level),
+                "attributes": self._encode_all(attributes, path, level),
+            }
+        }
+
+    def _encode_scalar(self, value: Any, path: Path) -> dict[str, Any]:
+        if isinstance(value, np.str_):
+            return {"scalar": {"dtype": "str", "value": str(value)}}
+        name = value.dtype.name
+        if name not in NUMBERS:
+            raise ValueProblem(path, f"is of type {name}, which cannot be saved")
+        return {"scalar": {"dtype": name, "value": self.encode(value.item(), path)}}
+
+    def _encode_array(self, value: NDArray[Any], path: Path) -> dict[str, Any]:
+        if id(value) in self._seen:
+            return self._seen[id(value)][1]
+        try:
+            plain, note = to_plain(np.asarray(value))
+        except ValueError as error:
+            raise ValueProblem(path, str(error)) from error
+        name = ".".join(path)
+        while name in self.arrays:
+            # A dictionary may have the key "a.b" beside "a".
+            name += "'"
+        self.arrays[name] = plain
+        node = {"array": {"tensor": name, **note}}
+        self._seen[id(value)] = value, node
+        return node
+
+
+class Decoder:
+    """Makes an object from JSON and arrays.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+        The arrays of the file.
+    values : bool, default=True
+        Whether to look at all numbers of arrays; else they stay in the file.
+    """
+
+    def __init__(
+        self, arrays: Mapping[str, NDArray[Any]], *, values: bool = True
+    ) -> None:
+        self._arrays = arrays
+        self._values = values
+        self._n_objects = 0
+        self._made: dict[tuple[tuple[str, str], ...], NDArray[Any]] = {}
+        self._used: set[str] = set()
+
+    @property
+    def unused(self) -> list[str]:
+        """Arrays that nothing has asked for."""
+        return sorted(set(self._arrays) - self._used)
+
+    def decode(self, node: Any, path: Path = (), level: int = 0) -> Any:
+        """The value that `Encoder.encode` made a piece of JSON of.
+
+        Parameters
+        ----------
+        node : object
+            What `json.loads` returned.
+        path : tuple of str
+            Where it is, for messages.
+        level : int
+            How many objects hold it.
+
+        Returns
+        -------
+        object
+            The value.
+
+        Raises
+        ------
+        ValueProblem
+            No value has this JSON, or an object is not what its class asks for.
+        """
+        if level > _MOST_LEVELS:
+            raise ValueProblem(path, "has too many levels")
+        if node is None or isinstance(node, bool | float | str):
+            return node
+        if isinstance(node, int) and node.bit_length() <= 64:
+            return node
+        if isinstance(node, list):
+            return [
+                self.decode(item, (*path, str(place)), level + 1)
+                for place, item in enumerate(node)
+            ]
+        tag, content = "", None
+        if isinstance(node, dict) and len(node) == 1:
+            tag, content = next(iter(node.items()))
+        if tag == "float" and content in ("nan", "inf", "-inf"):
+            return float(content)
+        if tag == "tuple" and isinstance(content, list):
+            return tuple(self.decode(content, path, level))
+        if tag == "dict" and isinstance(content, dict):
+            return self._decode_all(content, path, level)
+        if tag == "scalar" and _has(content, "dtype", "value"):
+            return self._decode_scalar(content, path, level)
+        if tag == "array" and isinstance(content, dict):
+            return self._decode_array(content, path)
+        if tag == "object" and _has(content, "class", "parameters", "attributes"):
+            return self._decode_object(content, path, level)
+        raise ValueProblem(path, f"is not a value: {reprlib.repr(node)}")
+
+    def _decode_all(self, nodes: Any, path: Path, level: int) -> dict[str, Any]:
+        if not isinstance(nodes, dict):
+            raise ValueProblem(path, f"has no names: {reprlib.repr(nodes)}")
+        return {
+            key: self.decode(node, (*path, key), level + 1)
+            for key, node in nodes.items()
+        }
+
+    def _decode_object(self, node: Mapping[str, Any], path: Path, level: int) -> Any:
+        name = node["class"]
+        if not isinstance(name, str) or name not in CLASSES:
+            what = f"is of the class {reprlib.repr(name)}, which is not known"
+            raise ValueProblem(path, what)
+        self._n_objects += 1
+        if self._n_objects > _MOST_OBJECTS:
+            raise ValueProblem(path, f"is one of more than {_MOST_OBJECTS} objects")
+        saved = CLASSES[name]
+        parameters = self._decode_all(node["parameters"], path, level)
+        attributes = self._decode_all(node["attributes"], path, level)
+        made = _made(name, saved, parameters, path, values=self._values)
+        _check_attributes(name, saved, attributes, path, values=self._values)
+        for key, value in attributes.items():
+            setattr(made, key, value)
+        if isinstance(made, BaseEstimator):
+            if not _is_fitted(saved, attributes):
+                # It will check itself when it is.
+                return made
+            try:
+                made._validate_params()
+            except (TypeError, ValueError) as error:
+                raise ValueProblem(path, f"is not a valid {name}: {error}") from error
+        check_shapes(made, path)
+        return made
+
+    def _decode_scalar(self, node: Mapping[str, Any], path: Path, level: int) -> Any:
+        name, value = node["dtype"], self.decode(node["value"], path, level + 1)
+        if name == "str" and isinstance(value, str):
+            return np.str_(value)
+        dtype = NUMBERS.get(name) if isinstance(name, str) else None
+        expected = {"b": bool, "i": int, "u": int, "f": float}
+        if dtype is not None and type(value) is expected[dtype.kind]:
+            with np.errstate(over="ignore"), suppress(OverflowError):
+                scalar = np.array(value).astype(dtype)[()]
+                # What was cut off or rounded was not written by us. NaN is NaN.
+                if scalar.item() == value or value != value:
+                    return scalar
+        raise ValueProblem(path, f"is not a scalar: {reprlib.repr(dict(node))}")
+
+    def _decode_array(self, node: Mapping[str, Any], path: Path) -> NDArray[Any]:
+        if "tensor" not in node or not all(isinstance(v, str) for v in node.values()):
+            raise ValueProblem(path, f"is not an array: {reprlib.repr(dict(node))}")
+        name = node["tensor"]
+        if name not in self._arrays:
+            what = f"needs the array {reprlib.repr(name)}, which is not there"
+            raise ValueProblem(path, what)
+        key = tuple(sorted(node.items()))
+        # Strings are copied, and a file may ask for them any number of times.
+        if key not in self._made:
+            note = {k: v for k, v in node.items() if k != "tensor"}
+            try:
+                self._made[key] = from_plain(self._arrays[name], note)
+            except ValueError as error:
+                raise ValueProblem(path, str(error)) from error
+            self._used.add(name)
+        return self._made[key]
+
+
+def _made(
+    name: str,
+    saved: SavedClass,
+    parameters: dict[str, Any],
+    path: Path,
+    *,
+    values: bool,
+) -> Any:
+    """An object of a class with given parameters, and the defaults of the others."""
+    known: Mapping[str, inspect.Parameter] = {}
+    if issubclass(saved.type, BaseEstimator) or is_dataclass(saved.type):
+        known = inspect.signature(saved.type).parameters
+    for key in parameters:
+        if key not in known:
+            what = (
+                f"is a parameter that {name} does not have. The file may come from a "
+                "newer version"
+            )
+            raise ValueProblem((*path, key), what)
+    for key, parameter in known.items():
+        if key not in parameters and parameter.default is inspect.Parameter.empty:
+            raise ValueProblem((*path, key), f"is missing, and {name} needs it")
+    for key, kind in saved.parameters.items():
+        if key in parameters:
+            check_kind(parameters[key], kind, (*path, key), values=values)
+    return saved.type(**parameters) if known else object.__new__(saved.type)
+
+
+def _check_attributes(
+    name: str,
+    saved: SavedClass,
+    attributes: Mapping[str, Any],
+    path: Path,
+    *,
+    values: bool,
+) -> None:
+    kinds = {**saved.attributes, **saved.optional}
+    for key, value in attributes.items():
+        if key not in kinds:
+            what = f"is an attribute that {name} does not have"
+            raise ValueProblem((*path, key), what)
+        check_kind(value, kinds[key], (*path, key), values=values)
+    if issubclass(saved.type, BaseEstimator) and not _is_fitted(saved, attributes):
+        return
+    for key in saved.attributes:
+        if key not in attributes:
+            raise ValueProblem((*path, key), f"is missing, and {name} needs it")
+
+
+def _is_fitted(saved: SavedClass, attributes: Mapping[str, Any]) -> bool:
+    return not saved.attributes or any(key in saved.attributes for key in attributes)
+
+
+def _has(node: Any, *keys: str) -> TypeGuard[dict[str, Any]]:
+    return isinstance(node, dict) and set(node) == set(keys)
+
+
+def to_plain(array: NDArray[Any]) -> tuple[NDArray[Any], dict[str, str]]:
+    """An array of numbers or booleans, and a note how to get the given one back.
+
+    Parameters
+    ----------
+    array : ndarray
+        Numbers, booleans or strings.
+
+    Returns
+    -------
+    plain : ndarray
+        Of a type that the format has. Not a copy where it need not be.
+    note : dict of str to str
+        For `from_plain`; mostly empty.
+
+    Raises
+    ------
+    ValueError
+        A file cannot hold it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.persistence.codec import from_plain, to_plain
+    >>> plain, note = to_plain(np.array(["Anna", "Bo"]))
+    >>> plain
+    array([[ 65, 110, 110,  97],
+           [ 66, 111,   0,   0]], dtype=uint32)
+    >>> from_plain(plain, note)
+    array(['Anna', 'Bo'], dtype='<U4')
+    """
+    note = {}
+    if array.flags.f_contiguous and not array.flags.c_contiguous:
+        # Products of these are computed in another order, and would differ in
+        # their last bits.
+        array, note["order"] = array.T, "F"
+    if array.dtype.kind in "UO":
+        note["as"] = "text" if array.dtype.kind == "U" else "objects"
+        return _characters(array), note
+    if array.dtype.kind == "c" and array.dtype.itemsize <= 16:
+        note["as"] = "complex"
+        whole = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)
+        parts = whole.view(f"<f{whole.itemsize // 2}")
+        return parts.reshape(*array.shape, 2), note
+    if array.dtype.name not in NUMBERS:
+        raise ValueError(f"is an array of type {array.dtype}, which cannot be saved")
+    return array, note
+
+
+def from_plain(plain: NDArray[Any], note: Mapping[str, Any]) -> NDArray[Any]:
+    """The array that `to_plain` has made another of.
+
+    Parameters
+    ----------
+    plain : ndarray
+        Of a type that the format has, its rows first.
+    note : dict
+        From a file: it may be anything.
+
+    Returns
+    -------
+    ndarray
+        The array; strings as objects are a copy.
+
+    Raises
+    ------
+    ValueError
+        The note is none, or does not fit the array.
+    """
+    kind, order = note.get("as"), note.get("order")
+    if not set(note) <= {"as", "order"} or order not in (None, "F"):
+        raise ValueError("is an array of an unknown form")
+    array = plain
+    if kind == "complex":
+        array = _complex(plain)
+    elif kind in ("text", "objects"):
+        array = _text(plain)
+        if kind == "objects":
+            if array.size > _MOST_TEXTS:
+                raise ValueError(f"has more than {_MOST_TEXTS:,} strings")
+            array = array.astype(object)
+    elif kind is not None:
+        raise ValueError("is an array of an unknown form")
+    return array.T if order == "F" else array
+
+
+def _characters(array: NDArray[Any]) -> NDArray[np.uint32]:
+    """The code points of strings, along a last axis."""
+    too_long = f"has strings of more than {LONGEST_TEXT:,} characters"
+    if array.dtype.kind == "O":
+        if not all(isinstance(item, str) for item in array.flat):
+            raise ValueError("is an array of objects that are not all strings")
+        if max(map(len, array.flat), default=0) > LONGEST_TEXT:
+            raise ValueError(too_long)
+        text = array.astype(np.str_)
+        if text.tolist() != array.tolist():
+            # NumPy takes zeros at the end for no characters.
+            raise ValueError("has strings that end in a zero character")
+        array = text
+    width = max(array.dtype.itemsize // 4, 1)
+    if width > LONGEST_TEXT:
+        raise ValueError(too_long)
+    flat = np.ascontiguousarray(array, np.dtype(f"<U{width}")).reshape(-1)
+    return flat.view("<u4").reshape(*array.shape, width)
+
+
+def _text(codes: NDArray[Any]) -> NDArray[Any]:
+    """The strings of code points along the last axis."""
+    width = codes.shape[-1] if codes.ndim else 0
+    if (
+        codes.dtype != np.uint32
+        or not 1 <= width <= LONGEST_TEXT
+        or codes.max(initial=0) > _LAST_CHARACTER
+    ):
+        raise ValueError("has strings that are no code points")
+    return codes.reshape(-1).view(f"<U{width}").reshape(codes.shape[:-1])
+
+
+def _complex(parts: NDArray[Any]) -> NDArray[Any]:
+    """The complex numbers of real and imaginary parts along the last axis."""
+    if parts.shape[-1:] != (2,) or parts.dtype.name not in ("float32", "float64"):
+        raise ValueError("has no pairs of real and imaginary parts")
+    whole = parts.reshape(-1).view(f"<c{2 * parts.itemsize}")
+    return whole.reshape(parts.shape[:-1])

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fitted models in files, without pickle.
+
+A model file is a safetensors file (see `dualqml.persistence.tensors`): the arrays of
+the model, and as strings the version of the format, the version of dualqml that wrote
+it and the rest of the model in JSON (see `dualqml.persistence.codec`). Reading it
+makes objects of the classes in one list and never runs anything that a file names.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dualqml import __version__
+from dualqml.exceptions import ModelFileError
+from dualqml.persistence._problems import ValueProblem
+from dualqml.persistence.codec import Decoder, Encoder, is_saved
+from dualqml.persistence.tensors import read_tensors, strict_json, write_tensors
+
+#: Version of the format. It changes with a major version of dualqml at most.
+FORMAT = 1
+
+_FORMAT_KEY = "dualqml.format"
+VERSION_KEY = "dualqml.version"
+_MODEL_KEY = "dualqml.model"
+
+
+def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+    """Save a fitted model.
+
+    At any moment the old or the new file is there, whole.
+
+    Parameters
+    ----------
+    estimator : estimator object
+        A fitted estimator of dualqml, or a pipeline of such and of scikit-learn's
+        `StandardScaler` and `Normalizer`. Its parameters must be plain values:
+        numbers, strings, arrays, lists, dictionaries, None, or such estimators.
+    path : path
+        The file; its folder is made if it is not there.
+
+    Raises
+    ------
+    ModelFileError
+        The model holds something that a file cannot hold, which is named.
+    FileError
+        The file cannot be written. The old one is untouched.
+    NotFittedError
+        The estimator is not fitted.
+
+    See Also
+    --------
+    load : Load it again.
+
+    Notes
+    -----
+    The file has what the model has learnt of its training samples, and often those
+    themselves. Where they are of people, protect it like their images.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import dualqml
+    >>> from dualqml.extractors import NearestSample
+    >>> model = NearestSample().fit([[1.0, 0.0], [0.0, 1.0]], ["anna", "bert"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dualqml.save(model, Path(folder, "people.safetensors"))
+    ...     same = dualqml.load(Path(folder, "people.safetensors"))
+    ...     print(same.predict([[5.0, 1.0]]))
+    ['anna']
+    """
+    if isinstance(estimator, BaseEstimator):
+        check_is_fitted(estimator)
+    encoder = Encoder()
+    try:
+        model = json.dumps(
+            encoder.encode(estimator), separators=(",", ":"), allow_nan=False
+        )
+        # What is written can be loaded; if not, now is the time to say so.
+        _decoded(model, encoder.arrays)
+    except ValueError as error:
+        kind = type(estimator).__name__
+        raise ModelFileError(f"{path}: {kind} cannot be saved: {error}") from error
+    metadata = {
+        _FORMAT_KEY: str(FORMAT),
+        VERSION_KEY: __version__,
+        _MODEL_KEY: model,
+    }
+    write_tensors(path, encoder.arrays, metadata)
+
+
+def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
+    """Load a model that `save` has written.
+
+    Its predictions are those of the model that was saved, to the last bit, on the
+    same versions of the libraries. It can be cloned and fitted again.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    verify : bool, default=True
+        Whether to check the checksum and all numbers, which reads the whole file.
+        Without, only what is used is read: for files that you wrote yourself.
+
+    Returns
+    -------
+    estimator object
+        The model. Its arrays are read-only and stay in the file until they are used;
+        processes that load the same file share their memory.
+
+    Raises
+    ------
+    ModelFileError
+        There is no such file, it is damaged, it is no model of dualqml, or one of
+        another format or a newer version.
+
+    See Also
+    --------
+    save : Save a model.
+
+    Notes
+    -----
+    Parameters that a later version has added take their defaults. Nothing in a file
+    is executed; but a file made by someone else can hold a model that decides as
+    they like, so load only what you trust to decide.
+    """
+    arrays, metadata = read_tensors(path, verify=verify)
+    if _FORMAT_KEY not in metadata or _MODEL_KEY not in metadata:
+        raise ModelFileError(f"{path} is a safetensors file, but no model of dualqml")
+    check_format(path, metadata, _FORMAT_KEY, FORMAT)
+    try:
+        return _decoded(metadata[_MODEL_KEY], arrays, values=verify)
+    except ValueError as error:
+        raise ModelFileError(f"{path} cannot be loaded: {error}") from error
+
+
+def check_format(
+    path: str | os.PathLike[str], metadata: Mapping[str, str], key: str, known: int
+) -> None:
+    """Refuse a file of another format.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    metadata : dict of str to str
+        Its strings.
+    key : str
+        Which of them is the version of the format.
+    known : int
+        The version that is read.
+
+    Raises
+    ------
+    ModelFileError
+        It is another one.
+    """
+    if metadata[key] != str(known):
+        raise ModelFileError(
+            f"{path} has format {metadata[key][:20]!r}, written by dualqml "
+            f"{metadata.get(VERSION_KEY, '?')[:20]!r}; dualqml {__version__} reads "
+            f"format {known}. Load it with the version that wrote it."
+        )
+
+
+def _decoded(
+    text: str, arrays: Mapping[str, NDArray[Any]], *, values: bool = True
+) -> Any:
+    """The model of a text and its arrays, all of which it must use."""
+    decoder = Decoder(arrays, values=values)
+    model = decoder.decode(strict_json(text))
+    if decoder.unused:
+        what = "is an array that the model does not use"
+        raise ValueProblem((decoder.unused[0],), what)
+    if not is_saved(model):
+        raise ValueProblem((), "is not an estimator")
+    if isinstance(model, BaseEstimator):
+        try:
+            check_is_fitted(model)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueProblem((), f"is not fitted: {error}") from error
+    return model

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dualqml.core.class_chunks import class_chunks
+
+sizes_lists = st.lists(st.integers(1, 30), min_size=1, max_size=80)
+
+
+def members_from(sizes):
+    return np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+
+
+@given(sizes=sizes_lists, chunk_bytes=st.sampled_from([1, 4000, 10**7]))
+def test_every_class_is_in_one_chunk_with_all_its_samples(sizes, chunk_bytes):
+    members = members_from(sizes)
+    seen = []
+    for chunk in class_chunks(members, 50, chunk_bytes):
+        for row, c in enumerate(chunk.classes):
+            seen.append(c)
+            own = chunk.samples[row][chunk.real[row]]
+            np.testing.assert_array_equal(own, members[c])
+    assert sorted(seen) == list(range(len(sizes)))
+
+
+@given(sizes=sizes_lists)
+def test_padding_does_not_depend_on_the_chunk_size(sizes):
+    def padded(chunk_bytes):
+        return {
+            int(c): chunk.samples.shape[1]
+            for chunk in class_chunks(members_from(sizes), 50, chunk_bytes)
+            for c in chunk.classes
+        }
+
+    assert padded(1) == padded(10_000) == padded(10**9)
+
+
+@given(sizes=sizes_lists)
+def test_padding_is_bounded(sizes):
+    for chunk in class_chunks(members_from(sizes), 50, 10**9):
+        k = chunk.samples.shape[1]
+        smallest = chunk.real.sum(axis=1).min()
+        assert k <= max(1.34 * smallest, smallest + 1)
+
+
+def test_chunks_respect_the_memory_limit():
+    members = members_from([4] * 100)
+    for chunk in class_chunks(members, 1000, 320_000):
+        assert chunk.classes.size == pytest.approx(10)
+
+
+def test_gather_zeroes_padded_rows():
+    (chunk,) = class_chunks(members_from([2, 3]), 4, 10**6)
+    rows = np.arange(20.0).reshape(5, 4) + 1.0
+    gathered = chunk.gather(rows)
+    np.testing.assert_array_equal(gathered[0], [rows[0], rows[1], np.zeros(4)])
+    np.testing.assert_array_equal(gathered[1], rows[2:])

@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualqml.core import semismooth_newton as newton
+from tests.problems import make_data
+
+REAL = np.ones((1, 4), dtype=bool)
+
+
+def small_problem(seed=0, k=4, d=6):
+    """A (positive semidefinite) and B of one class, dense."""
+    X, labels = make_data([k, k, k], d, seed=seed)
+    return (X.T @ X)[None], X[labels == 0][None]
+
+
+@pytest.mark.parametrize("inv_lam", [0.01, 1.0, 50.0])
+def test_gradient_matches_finite_differences(inv_lam, rng):
+    A, B = small_problem()
+    v = rng.exponential(size=(1, 4)) * 5.0
+    at = newton.evaluate(A, B, v, inv_lam, REAL)
+    for i in range(4):
+        step = np.zeros((1, 4))
+        step[0, i] = 1e-5
+        up = newton.evaluate(A, B, v + step, inv_lam, REAL).value[0]
+        down = newton.evaluate(A, B, v - step, inv_lam, REAL).value[0]
+        assert at.gradient[0, i] == pytest.approx((up - down) / 2e-5, abs=1e-5)
+
+
+def test_hessian_matches_finite_differences_of_the_gradient(rng):
+    A, B = small_problem()
+    v = rng.exponential(size=(1, 4)) * 5.0
+    H = newton.generalised_hessian(newton.evaluate(A, B, v, 1.0, REAL))[0]
+    for i in range(4):
+        step = np.zeros((1, 4))
+        step[0, i] = 1e-5
+        up = newton.evaluate(A, B, v + step, 1.0, REAL).gradient[0]
+        down = newton.evaluate(A, B, v - step, 1.0, REAL).gradient[0]
+        np.testing.assert_allclose(H[i], (up - down) / 2e-5, atol=1e-5)
+
+
+def test_hessian_in_blocks_is_the_same(rng, monkeypatch):
+    A, B = small_problem()
+    at = newton.evaluate(A, B, rng.exponential(size=(1, 4)) * 5.0, 1.0, REAL)
+    whole = newton.generalised_hessian(at)
+    monkeypatch.setattr(newton, "_HESSIAN_BLOCK", 6)
+    np.testing.assert_allclose(newton.generalised_hessian(at), whole, rtol=1e-12)
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10_000), rank=st.integers(1, 6))
+def test_bounded_step_satisfies_the_kkt_conditions(seed, rank):
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(8, 6, rank))
+    H = factor @ factor.transpose(0, 2, 1) + 1e-6 * np.eye(6)
+    g = rng.normal(size=(8, 6))
+    v = np.maximum(rng.normal(size=(8, 6)), 0.0)
+    real = rng.random((8, 6)) > 0.1
+    v, g = np.where(real, v, 0.0), np.where(real, g, 0.0)
+    step = newton.bounded_newton_step(H, g, v, real)
+    multiplier = g + (H @ step[:, :, None])[:, :, 0]
+    scale = np.abs(step).max() + np.abs(g).max()
+    assert (v + step >= -1e-9 * scale).all()
+    assert (step[~real] == 0.0).all()
+    inside = real & (v + step > 1e-7 * scale)
+    at_bound = real & ~inside
+    assert np.abs(multiplier[inside]).max(initial=0.0) < 1e-5 * scale
+    assert multiplier[at_bound].min(initial=0.0) > -1e-5 * scale
+
+
+def test_least_squares_fallback_solves_the_same_problem(rng):
+    factor = rng.normal(size=(5, 5))
+    H, g = factor @ factor.T + 0.1 * np.eye(5), rng.normal(size=5)
+    v = np.maximum(rng.normal(size=5), 0.0)
+    real = np.array([True, True, False, True, True])
+    v, g = np.where(real, v, 0.0), np.where(real, g, 0.0)
+    batched = newton.bounded_newton_step(H[None], g[None], v[None], real[None])[0]
+    single = newton._bounded_step_by_nnls(H, g, v, real)
+    np.testing.assert_allclose(single, batched, atol=1e-8)
+
+
+@pytest.mark.parametrize("inv_lam", [1e-3, 1.0, 1e3])
+def test_minimise_reaches_the_kkt_conditions(inv_lam):
+    A, B = small_problem()
+    found = newton.minimise(
+        A, B, np.ones((1, 4)), inv_lam, REAL, tol=1e-9, max_evaluations=100
+    )
+    at = newton.evaluate(A, B, found.v, inv_lam, REAL)
+    assert found.violation[0] <= 1e-9
+    assert (found.v >= 0.0).all()
+    assert (at.gradient >= -1e-9 * inv_lam).all()
+    assert np.abs(found.v * at.gradient).max() < 1e-7 * inv_lam * found.v.max()
+
+
+def test_minimise_leaves_a_flat_start():
+    # At v = 0 the matrix is positive semidefinite and has no curvature.
+    A, B = small_problem()
+    found = newton.minimise(
+        A, B, np.zeros((1, 4)), 1.0, REAL, tol=1e-8, max_evaluations=100
+    )
+    assert found.violation[0] <= 1e-8
+
+
+def test_minimise_does_not_depend_on_the_company():
+    problems = [small_problem(seed) for seed in range(7)]
+    A = np.concatenate([p[0] for p in problems])
+    B = np.concatenate([p[1] for p in problems])
+    real = np.ones((7, 4), dtype=bool)
+    together = newton.minimise(
+        A, B, np.ones((7, 4)), 1.0, real, tol=1e-8, max_evaluations=50
+    )
+    for i in range(7):
+        alone = newton.minimise(
+            A[i : i + 1],
+            B[i : i + 1],
+            np.ones((1, 4)),
+            1.0,
+            REAL,
+            tol=1e-8,
+            max_evaluations=50,
+        )
+        np.testing.assert_array_equal(alone.v[0], together.v[i])
+        np.testing.assert_array_equal(alone.vectors[0], together.vectors[i])
+        assert alone.n_evaluations[0] == together.n_evaluations[i]
+
+
+def test_padded_samples_keep_zero_multipliers():
+    A, B = small_problem()
+    padded = np.concatenate([B, np.zeros((1, 2, 6))], axis=1)
+    real = np.array([[True] * 4 + [False] * 2])
+    with_padding = newton.minimise(
+        A, padded, np.ones((1, 6)), 1.0, real, tol=1e-9, max_evaluations=50
+    )
+    without = newton.minimise(
+        A, B, np.ones((1, 4)), 1.0, REAL, tol=1e-9, max_evaluations=50
+    )
+    np.testing.assert_array_equal(with_padding.v[:, 4:], 0.0)
+    np.testing.assert_allclose(with_padding.v[:, :4], without.v, rtol=1e-6)

@@ -1,0 +1,138 @@
+"""Products of samples that come and go, against plain products."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualqml.extractors import DualQMLW
+from dualqml.extractors.prepared_samples import (
+    _N_BUCKETS,
+    PreparedSamples,
+    ProductCache,
+    _bucket_of,
+)
+
+NAMES = [f"person {number}" for number in range(40)]
+
+
+def person(name, *, n_motions=2, seed=0):
+    """Samples that depend on the name alone."""
+    rng = np.random.default_rng([seed, NAMES.index(name)])
+    size = int(rng.integers(1, 5))
+    tangents = rng.normal(size=(n_motions, size, 7)) if n_motions else None
+    return PreparedSamples(rng.normal(size=(size, 7)), tangents, 9)
+
+
+def people(names, **options):
+    return {name: person(name, **options) for name in sorted(names)}
+
+
+@pytest.mark.parametrize("n_motions", [0, 1, 3])
+@pytest.mark.parametrize("n_people", [1, 2, 40])
+def test_products_are_those_of_all_pairs(n_motions, n_people):
+    parts = people(NAMES[:n_people], n_motions=n_motions)
+    whole = PreparedSamples.joined(list(parts.values()))
+    samples, order = ProductCache().joined(parts)
+    np.testing.assert_array_equal(np.sort(order), np.arange(len(order)))
+    np.testing.assert_array_equal(samples.inputs, whole.inputs[order])
+    assert samples.n_features == 9
+    found = samples.products()
+    assert found is samples.known_products
+    X = whole.inputs[order]
+    np.testing.assert_allclose(found.gram, X @ X.T, atol=1e-13)
+    np.testing.assert_array_equal(found.gram, found.gram.T)
+    assert found.slopes.shape == (n_motions, len(X), len(X))
+    for k in range(n_motions):
+        expected = whole.tangents[k, order] @ X.T
+        np.testing.assert_allclose(found.slopes[k], expected, atol=1e-13)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(NAMES), st.booleans(), st.booleans()), max_size=25
+    )
+)
+def test_whoever_came_and_went_leaves_not_one_bit(steps):
+    cache, parts = ProductCache(), people(NAMES[:3])
+    for name, comes, asked in steps:
+        if comes:
+            # Somebody known may come again with other samples.
+            parts[name] = person(name, seed=int(name in parts))
+        elif len(parts) > 1 and parts.pop(name, None) is not None:
+            cache.forget(name)
+        parts = dict(sorted(parts.items()))
+        if asked:
+            cache.joined(parts)
+    (ours, order), (fresh, expected) = cache.joined(parts), ProductCache().joined(parts)
+    np.testing.assert_array_equal(order, expected)
+    np.testing.assert_array_equal(ours.inputs, fresh.inputs)
+    np.testing.assert_array_equal(ours.products().gram, fresh.products().gram)
+    np.testing.assert_array_equal(ours.products().slopes, fresh.products().slopes)
+
+
+def test_one_who_comes_costs_one_row_and_one_column_of_blocks():
+    cache, parts = ProductCache(), people(NAMES[:-1])
+    cache.joined(parts)
+    before = dict(cache._blocks)
+    assert len(before) == _N_BUCKETS**2
+    cache.joined(people(NAMES) | parts)
+    changed = [pair for pair in before if cache._blocks[pair] is not before[pair]]
+    assert len(changed) == 2 * _N_BUCKETS - 1
+    assert all(_bucket_of(NAMES[-1]) in pair for pair in changed)
+
+
+def test_what_is_forgotten_is_gone_at_once():
+    cache, parts = ProductCache(), people(NAMES)
+    cache.joined(parts)
+    cache.forget(NAMES[5])
+    bucket = _bucket_of(NAMES[5])
+    assert bucket not in cache._members
+    assert all(bucket not in pair for pair in cache._blocks)
+    assert len(cache._blocks) == (_N_BUCKETS - 1) ** 2
+
+
+def test_one_who_is_no_longer_given_is_dropped_without_a_word():
+    cache, parts = ProductCache(), people(NAMES)
+    cache.joined(parts)
+    del parts[NAMES[0]]
+    cache.joined(parts)
+    assert all(NAMES[0] not in members for members in cache._members.values())
+
+
+def test_a_part_has_the_products_of_its_samples():
+    samples, _ = ProductCache().joined(people(NAMES))
+    rows = np.array([9, 3, 4, 20])
+    part = samples.take(rows)
+    np.testing.assert_array_equal(part.inputs, samples.inputs[rows])
+    products = part.products()
+    np.testing.assert_allclose(products.gram, part.inputs @ part.inputs.T, atol=1e-13)
+    np.testing.assert_array_equal(
+        products.slopes, samples.products().slopes[:, rows][:, :, rows]
+    )
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("shape", [None, (8, 8)])
+def test_known_products_change_nothing_that_is_learnt(kernel, shape):
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(8), 3)
+    X = rng.normal(size=(8, 64))[codes] + 0.5 * rng.normal(size=(24, 64))
+    model = DualQMLW(kernel=kernel, image_shape=shape, rule="max")
+    parts = {NAMES[c]: model.prepare(X[codes == c]) for c in range(8)}
+    assert model.uses_products(24, 64)
+    samples, order = ProductCache().joined(parts)
+    assert samples.tangents is None
+    new = rng.normal(size=(5, 64))
+    expected = model.fit(X, codes).transform(new)
+    found = model.fit_prepared(samples, codes[order]).transform(new)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_products_are_for_kernels_and_for_few_samples():
+    assert DualQMLW(kernel="rbf").uses_products(5000, 10)
+    assert DualQMLW(kernel="auto").uses_products(3000, 10)
+    assert not DualQMLW(kernel="auto").uses_products(3001, 10)
+    assert DualQMLW(kernel="linear").uses_products(10, 10)
+    assert not DualQMLW(kernel="linear").uses_products(11, 10)

@@ -1,0 +1,266 @@
+import bz2
+import importlib
+import os
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from dualqml.data.image_files import find_files, find_images, read_images
+from dualqml.exceptions import DatabaseError, MissingDependencyError
+from dualqml.images import files
+from dualqml.images.files import read_image
+
+Image = pytest.importorskip("PIL.Image")
+
+RAMP = np.arange(64, dtype=np.uint8).reshape(8, 8) * 4
+
+
+def saved(tmp_path, image, name="image.png", **options):
+    path = tmp_path / name
+    image.save(path, **options)
+    return path
+
+
+def test_8_bits_of_the_same_size_stay_as_they_are(tmp_path):
+    path = saved(tmp_path, Image.fromarray(RAMP))
+    read = read_image(path, (8, 8))
+    assert read.dtype == np.uint8
+    np.testing.assert_array_equal(read, RAMP)
+
+
+def test_size_is_height_then_width(tmp_path):
+    path = saved(tmp_path, Image.fromarray(RAMP))
+    assert read_image(path, (4, 6)).shape == (4, 6)
+
+
+def test_sizes_may_be_lists_and_arrays(tmp_path):
+    path = saved(tmp_path, Image.fromarray(RAMP))
+    expected, _, _ = read_images([path], (4, 6))
+    for size in ([4, 6], np.array([4, 6])):
+        found, _, _ = read_images([path], size)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_resizing_is_antialiased(tmp_path):
+    # Stripes finer than the new pixels become even grey, not aliased.
+    stripes = np.tile(np.array([0, 255], dtype=np.uint8), (64, 32))
+    read = read_image(saved(tmp_path, Image.fromarray(stripes)), (8, 8))
+    assert np.ptp(read[:, 1:-1].astype(int)) < 30
+    assert abs(read.mean() - 127.5) < 10
+
+
+@pytest.mark.parametrize("name", ["deep.png", "deep.pgm", "deep.tif"])
+def test_16_bits_are_scaled_to_8(tmp_path, name):
+    deep = Image.fromarray(RAMP.astype(np.uint16) * 257)
+    np.testing.assert_array_equal(read_image(saved(tmp_path, deep, name), (8, 8)), RAMP)
+
+
+def test_more_than_16_bits_is_refused(tmp_path):
+    path = saved(tmp_path, Image.fromarray(RAMP.astype(np.int32) * 10**6), "a.tif")
+    with pytest.raises(DatabaseError, match=r"a\.tif: pixels of more than 16 bits"):
+        read_image(path, (8, 8))
+
+
+def test_floating_point_is_refused(tmp_path):
+    path = saved(tmp_path, Image.fromarray(RAMP / np.float32(255)), "a.tif")
+    with pytest.raises(DatabaseError, match="floating-point pixels"):
+        read_image(path, (8, 8))
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [("RGB", "a.png"), ("CMYK", "a.tif"), ("YCbCr", "a.tif")]
+)
+def test_colour_becomes_luminance(tmp_path, mode, name):
+    path = saved(tmp_path, Image.fromarray(RAMP).convert("RGB").convert(mode), name)
+    np.testing.assert_allclose(read_image(path, (8, 8)).astype(int), RAMP, atol=1)
+
+
+def test_palette_is_looked_up(tmp_path):
+    palette = Image.fromarray((RAMP > 100).astype(np.uint8)).convert("P")
+    palette.putpalette([255, 0, 0, 90, 90, 90])
+    read = read_image(saved(tmp_path, palette), (8, 8))
+    np.testing.assert_array_equal(read, np.where(RAMP > 100, 90, 76))
+
+
+def test_one_bit_becomes_black_and_white(tmp_path):
+    path = saved(tmp_path, Image.fromarray(RAMP > 100))
+    np.testing.assert_array_equal(read_image(path, (8, 8)), (RAMP > 100) * 255)
+
+
+def test_transparent_pixels_are_black_whatever_lies_under_them(tmp_path):
+    pixels = np.full((8, 8, 4), 200, dtype=np.uint8)
+    pixels[..., 3] = 255
+    pixels[:4, :, 3] = 0
+    read = read_image(saved(tmp_path, Image.fromarray(pixels)), (8, 8))
+    assert (read[:4] == 0).all()
+    assert (read[4:] == 200).all()
+
+
+def test_transparent_palette(tmp_path):
+    palette = Image.fromarray((RAMP > 100).astype(np.uint8)).convert("P")
+    palette.putpalette([255, 255, 255, 90, 90, 90])
+    path = saved(tmp_path, palette, transparency=0)
+    np.testing.assert_array_equal(read_image(path, (8, 8)), (RAMP > 100) * 90)
+
+
+def test_orientation_of_the_camera_is_applied(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned by 90 degrees
+    path = saved(tmp_path, Image.fromarray(RAMP), exif=exif)
+    np.testing.assert_array_equal(read_image(path, (8, 8)), np.rot90(RAMP, -1))
+
+
+def test_compressed_one_by_one(tmp_path):
+    plain = saved(tmp_path, Image.fromarray(RAMP), "a.ppm")
+    path = tmp_path / "a.ppm.bz2"
+    path.write_bytes(bz2.compress(plain.read_bytes()))
+    np.testing.assert_array_equal(read_image(path, (8, 8)), RAMP)
+    assert find_images(tmp_path) == [plain, path]
+
+
+def test_compressed_to_hide_its_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_MAX_UNPACKED", 1000)
+    path = tmp_path / "a.ppm.bz2"
+    path.write_bytes(bz2.compress(bytes(2000)))
+    with pytest.raises(DatabaseError, match="unpacks to more than 1000 bytes"):
+        read_image(path, (8, 8))
+
+
+def bad_files(folder):
+    good = saved(folder, Image.fromarray(RAMP).resize((99, 99)), "good.png")
+    (folder / "text.jpg").write_text("no image at all")
+    (folder / "empty.jpg").touch()
+    (folder / "empty.ppm.bz2").touch()
+    for kind in ("bmp", "gif", "jpg", "pgm", "png", "tif"):
+        whole = saved(folder, Image.fromarray(RAMP).resize((99, 99)), f"good.{kind}")
+        content = whole.read_bytes()
+        (folder / f"truncated.{kind}").write_bytes(content[: len(content) * 2 // 3])
+    return good
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("text.jpg", "not an image of a known format"),
+        ("empty.jpg", "the file is empty"),
+        ("empty.ppm.bz2", "the file is empty"),
+        ("truncated.bmp", "truncated"),
+        ("truncated.gif", "truncated"),
+        ("truncated.jpg", "truncated"),
+        ("truncated.pgm", "truncated"),
+        ("truncated.png", "truncated"),
+        ("truncated.tif", "truncated"),
+        ("missing.jpg", "No such file"),
+    ],
+)
+def test_bad_file_is_named_with_the_reason(tmp_path, name, reason):
+    bad_files(tmp_path)
+    with pytest.raises(DatabaseError, match=f"{name}: .*{reason}"):
+        read_image(tmp_path / name, (8, 8))
+
+
+# Pillow warns above its limit and refuses above twice the limit.
+@pytest.mark.parametrize("limit", [40, 10])
+def test_decompression_bomb(tmp_path, monkeypatch, limit):
+    path = saved(tmp_path, Image.fromarray(RAMP))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+    with pytest.raises(DatabaseError, match=r"image\.png: refused as too large"):
+        read_image(path, (8, 8))
+
+
+def test_bomb_that_only_claims_to_be_large(tmp_path):
+    def chunk(kind, data):
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 0, 0, 0, 0)
+    path = tmp_path / "bomb.png"
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"")
+    )
+    with pytest.raises(DatabaseError, match="too large"):
+        read_image(path, (8, 8))
+
+
+def test_all_bad_files_are_counted_and_the_first_few_named(tmp_path):
+    good = bad_files(tmp_path)
+    paths = [good] + [tmp_path / f"missing{n}.png" for n in range(7)]
+    with pytest.raises(DatabaseError, match="7 of 8 images cannot be read") as error:
+        read_images(paths, (8, 8))
+    assert "missing4.png" in str(error.value)
+    assert "missing5.png" not in str(error.value)
+    assert "and 2 more" in str(error.value)
+    assert 'on_error="skip"' in str(error.value)
+
+
+def test_skipped_files_are_returned(tmp_path):
+    good = bad_files(tmp_path)
+    paths = [tmp_path / "text.jpg", good, tmp_path / "empty.jpg", good]
+    read, kept, skipped = read_images(paths, (8, 8), "skip")
+    assert read.shape == (2, 8, 8)
+    np.testing.assert_array_equal(read[0], read_image(good, (8, 8)))
+    assert kept.tolist() == [1, 3]
+    assert len(skipped) == 2
+    assert "text.jpg" in skipped[0]
+    assert "empty.jpg" in skipped[1]
+
+
+def test_nothing_left_after_skipping_is_an_error(tmp_path):
+    bad_files(tmp_path)
+    with pytest.raises(DatabaseError, match="1 of 1 images cannot be read"):
+        read_images([tmp_path / "text.jpg"], (8, 8), "skip")
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"size": (8, 8), "on_error": "ignore"}, "on_error"),
+        ({"size": (8, 0)}, "size"),
+        ({"size": (8,)}, "size"),
+        ({"size": 8}, "size=8 is not a height and a width"),
+    ],
+)
+def test_wrong_options(options, match):
+    with pytest.raises(DatabaseError, match=match):
+        read_images([], **options)
+
+
+def test_hidden_files_and_litter_are_not_found(tmp_path):
+    for name in (".hidden.png", "Thumbs.db", "desktop.ini", "notes.txt", "b.PNG"):
+        (tmp_path / name).touch()
+    for folder in (".git", "__MACOSX", "a"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.Jpeg").touch()
+    assert find_images(tmp_path) == [tmp_path / "a" / "a.Jpeg", tmp_path / "b.PNG"]
+    assert tmp_path / "notes.txt" in find_files(tmp_path)
+
+
+def test_links_are_followed_once(tmp_path):
+    (tmp_path / "root" / "loop").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.png").touch()
+    try:
+        os.symlink(tmp_path / "elsewhere", tmp_path / "root" / "linked")
+        os.symlink(tmp_path / "root", tmp_path / "root" / "loop" / "up")
+    except OSError:
+        pytest.skip("this system makes no links")
+    assert find_images(tmp_path / "root") == [tmp_path / "root" / "linked" / "a.png"]
+
+
+def test_a_missing_folder_and_a_file_in_its_place(tmp_path):
+    with pytest.raises(DatabaseError, match="There is no folder"):
+        find_files(tmp_path / "absent")
+    (tmp_path / "file").touch()
+    with pytest.raises(DatabaseError, match="a folder was expected"):
+        find_files(tmp_path / "file")
+
+
+def test_without_pillow_it_says_what_to_install(tmp_path, monkeypatch):
+    def absent(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(MissingDependencyError, match=r"install dualqml\[images\]"):
+        read_image(tmp_path / "a.png", (8, 8))

@@ -1,0 +1,633 @@
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from dualqml import data, extractors
+from dualqml.exceptions import ModelFileError
+from dualqml.extractors import (
+    ERKDA,
+    GTDA,
+    MLE,
+    DualQMLClassifier,
+    DualQMLW,
+    Fisherfaces,
+    KernelLDA,
+    NearestSample,
+    WithinMetric,
+)
+from dualqml.extractors.methods import METHODS, make_method
+from dualqml.extractors.tuning import RankSearchCV
+from dualqml.images.descriptors import LocalDescriptors
+from dualqml.images.steps import Resizer
+from dualqml.persistence import _classes
+from dualqml.persistence._classes import CLASSES
+from dualqml.persistence._kinds import (
+    CODES,
+    COUNT,
+    JOBS,
+    LABELS,
+    LINE,
+    MATRIX,
+    MOST_PIXELS,
+    NOTHING,
+    NUMBER,
+    PLAIN,
+    REPORT,
+    SHAPE,
+    SIZE,
+    VECTOR,
+    check_fields,
+    check_kind,
+    one_of,
+    plain_number,
+)
+from dualqml.persistence._problems import ValueProblem
+from dualqml.persistence._shapes import _NAMES, SHAPES
+from dualqml.persistence.codec import Encoder
+from dualqml.persistence.model_files import FORMAT, load, save
+from dualqml.persistence.tensors import read_tensors, write_tensors
+from dualqml.recognition import Recognizer
+from tests.people import make_people
+from tests.persistence.sealed import edited_model
+from tests.persistence.test_model_files import SETTINGS, X, few_folds, y
+
+DEEP = []
+for _ in range(5000):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (COUNT, [0, 3, np.int64(5)], [-1, True, 1.0, "1", None, 2**60]),
+        (NUMBER, [0, 1.5, np.float32(2)], [True, "1", None, 1j, math.nan, math.inf]),
+        (NOTHING, [None], [0, ""]),
+        (SHAPE, [(1, 2)], [(1,), (1, 0), (1, True), [1, 2], None, "12"]),
+        (SIZE, [(1, MOST_PIXELS)], [(2, MOST_PIXELS), (30_000, 30_000), (1, -1)]),
+        (NUMBER | NOTHING, [1, None], ["1"]),
+        (one_of(("a", "b")), ["a"], ["c", None, ["a"], np.str_("a")]),
+        (
+            plain_number("a rate", 0, 1),
+            [0, 0.5, 1.0],
+            [-0.1, 2, math.nan, True, None, "0", np.float64(0.5), np.zeros(())],
+        ),
+        (JOBS, [None, -1, 4], [10**6, -(10**6), 1.0, "2", [1]]),
+        (
+            LINE,
+            ["", "Zo\u00eb"],
+            ["\x1b[2J", "a\nb", "\u202e", "\ud800", "x" * 1001, 1],
+        ),
+        (
+            PLAIN,
+            [None, True, 3, 0.5, math.inf, "text", [], (1, [2.0, "a"]), [0] * 999],
+            [
+                np.zeros(3),
+                np.float64(1),
+                {},
+                {"a": 1},
+                object(),
+                [np.int64(1)],
+                [0] * 1000,
+                [[0] * 600, [0] * 600],
+                DEEP,
+                "\x1b",
+                "x" * 1001,
+                b"a",
+            ],
+        ),
+    ],
+)
+def test_kinds_of_values(kind, good, bad):
+    assert [value for value in good if not kind.holds(value)] == []
+    assert [value for value in bad if kind.holds(value)] == []
+
+
+def test_kinds_of_arrays(rng):
+    vector, matrix = rng.random(3), rng.random((3, 2))
+    assert VECTOR.holds(vector)
+    assert VECTOR.holds(vector.astype(np.float32))
+    assert MATRIX.holds(matrix)
+    for wrong in (matrix, [1.0], vector.astype(int), vector.astype(str), None):
+        assert not VECTOR.holds(wrong)
+    assert not VECTOR.holds(vector.astype(np.float16))
+    assert not VECTOR.holds(vector[:0])
+    assert not MATRIX.holds(matrix[:, :0])
+    for labels in (vector, vector.astype(int), vector.astype(str), vector > 0.5):
+        assert LABELS.holds(labels)
+    assert not LABELS.holds(matrix)
+    assert (MATRIX | NOTHING).name == "a matrix or None"
+    assert CODES.holds(np.arange(3))
+    for dtype in (np.uint64, np.int8, np.float64):
+        assert not CODES.holds(np.arange(3).astype(dtype))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite(value, rng):
+    matrix = rng.random((3000, 800))
+    for order in "CF":
+        array = np.array(matrix, order=order)
+        check_kind(array, MATRIX, ("a",))
+        array[-1, -1] = value
+        check_kind(array, MATRIX, ("a",), values=False)
+        with pytest.raises(ValueProblem, match="a has numbers that are not finite"):
+            check_kind(array, MATRIX, ("a",))
+        with pytest.raises(ValueProblem, match="not finite"):
+            check_kind(array, MATRIX | NOTHING, ("a",))
+    check_kind(np.array([value]), REPORT, ("a",))
+
+
+def test_fields():
+    kinds = {"a": COUNT, "b": NUMBER | NOTHING}
+    check_fields({"a": 1, "b": None}, kinds, ("r",))
+    for record, message in [
+        (None, "r does not have the fields"),
+        ([], "r does not have the fields"),
+        ({"a": 1}, "r.b is missing"),
+        ({"a": 1, "b": 2, "c": 3}, "r.c is a field that is not known"),
+        ({"a": "1", "b": 2}, "r.a is not a whole number"),
+    ]:
+        with pytest.raises(ValueProblem, match=message):
+            check_fields(record, kinds, ("r",))
+
+
+def test_names_are_unique():
+    assert len(CLASSES) == len(_classes._ALL)
+
+
+def test_all_estimators_of_the_package_can_be_saved():
+    rooms = [
+        getattr(room, name) for room in (extractors, data) for name in room.__all__
+    ]
+    estimators = [
+        kind
+        for kind in rooms
+        if isinstance(kind, type) and issubclass(kind, BaseEstimator)
+    ]
+    assert len(estimators) > 20
+    assert [kind for kind in estimators if kind.__name__ not in CLASSES] == []
+
+
+def test_all_parts_of_all_methods_can_be_saved():
+    for name in METHODS:
+        for tune in (False, True):
+            model = make_method(name, tune=tune)
+            assert type(model).__name__ in CLASSES
+            pipeline = model if isinstance(model, Pipeline) else model.estimator
+            for _, step in pipeline.steps:
+                assert CLASSES[type(step).__name__].type is type(step)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+#: Extractors whose features do not depend on how many classes they learnt from; what
+#: is behind them in a pipeline may know other people.
+EXTRACTORS = ["ERE", "ERKDA", "Fisherfaces", "GTDA", "KernelLDA", "LPP", "MFA", "MLE"]
+
+#: Lengths that nothing relies on: class, attribute and axis.
+FREE = {
+    *((name, "classes_", 0) for name in [*EXTRACTORS, "WithinMetric"]),
+    # What is used of these bases is in `components_`.
+    ("GTDA", "row_basis_", 1),
+    ("GTDA", "column_basis_", 1),
+    # Records of a choice among lists of parameters, which may have been set anew.
+    *(("DualQMLClassifierCV", "cv_errors_", axis) for axis in range(2)),
+    *(("DualQMLWCV", "cv_losses_", axis) for axis in range(3)),
+}
+#: Models that do not keep the training samples to which `dual_coef_` belongs.
+WITHOUT_SAMPLES = [
+    "DualQML",
+    "DualQML(signed-root)",
+    "DualQMLClassifier(max)",
+    "DualQMLW(linear)",
+    "local DualQMLW(linear)",
+    "method DualQML (max)",
+    "recogniser DualQML (max)",
+    "recogniser DualQML-W",
+]
+
+
+def with_nearest(estimator):
+    """An estimator, and behind one that only transforms one that needs its features."""
+    if hasattr(estimator, "predict"):
+        return estimator
+    return make_pipeline(estimator, NearestSample())
+
+
+def named_columns():
+    model = NearestSample().fit(X, y)
+    model.feature_names_in_ = np.array([f"pixel {i}" for i in range(64)], dtype=object)
+    return model
+
+
+def gaps_counted():
+    """A scaler that has counted the samples of each column."""
+    gappy = X.copy()
+    gappy[0, 3] = np.nan
+    return StandardScaler().fit(gappy)
+
+
+#: All methods and estimators with all that makes other arrays; fitted when needed.
+MODELS = {
+    name: with_nearest(clone(estimator)) for name, estimator in SETTINGS.items()
+} | {
+    "tuned LDA": make_method("LDA", tune=True, image_shape=(8, 8)),
+    "local LDA": make_method("LDA", preprocessing="local", image_shape=(8, 8)),
+    "local DualQMLW": DualQMLW(descriptor="local", rule="max"),
+    "local DualQMLW(linear)": DualQMLW(
+        descriptor="local", rule="max", kernel="linear", image_shape=(4, 16)
+    ),
+    "ERKDA(igo)": with_nearest(ERKDA(kernel="igo", image_shape=(4, 16))),
+    "GTDA(one row)": with_nearest(GTDA(image_shape=(1, 64))),
+}
+MODELS |= {
+    f"method {name}": make_method(name, image_shape=(8, 8), **few_folds(name))
+    for name in METHODS
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def arrays_in(node, holder=None, name=None):
+    """Class, attribute and JSON of all arrays in JSON, but for settings of users."""
+    if isinstance(node, list):
+        for item in node:
+            yield from arrays_in(item, holder, name)
+    elif isinstance(node, dict) and "array" in node:
+        yield holder, name, node["array"]
+    elif isinstance(node, dict) and "object" in node:
+        inside = node["object"]
+        kind, values = inside["class"], dict(inside["attributes"])
+        for key in CLASSES[kind].parameters:
+            values[key] = inside["parameters"].get(key)
+        for key, value in values.items():
+            yield from arrays_in(value, kind, key)
+    elif isinstance(node, dict):
+        for value in node.values():
+            yield from arrays_in(value, holder, name)
+
+
+def other_lengths(array):
+    """The axes of an array, and it with one less and with one more along each."""
+    for axis, size in enumerate(array.shape):
+        if size > 1:
+            yield axis, np.delete(array, -1, axis)
+        yield axis, np.concatenate([array, np.take(array, [-1], axis)], axis)
+
+
+def check_lengths(path, load, key, case):
+    """Try all other lengths of all arrays of a file: those that are free load."""
+    arrays, metadata = read_tensors(path)
+    # What is held in several places is there once, for the first.
+    held = {}
+    for holder, name, node in arrays_in(json.loads(metadata[key])):
+        held.setdefault(node["tensor"], (holder, name, node))
+    assert held
+    free, accepted = set(), set()
+    for tensor, (holder, name, node) in held.items():
+        plain = arrays[tensor]
+        if name == "dual_coef_" and case in WITHOUT_SAMPLES:
+            free.add((holder, name, 0))
+        free |= {entry for entry in FREE if entry[:2] == (holder, name)}
+        for axis, array in other_lengths(plain):
+            if "as" in node and axis == plain.ndim - 1:
+                # The letters of the longest string.
+                continue
+            write_tensors(path, arrays | {tensor: array}, metadata)
+            try:
+                load(path)
+            except ModelFileError:
+                continue
+            turned = node.get("order") == "F"
+            accepted.add((holder, name, plain.ndim - 1 - axis if turned else axis))
+    assert accepted == free
+    write_tensors(path, arrays, metadata)
+    load(path)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_length_of_a_model_is_checked(path, name):
+    save(MODELS[name].fit(X, y), path)
+    check_lengths(path, load, "dualqml.model", name)
+
+
+@pytest.mark.parametrize("make", [named_columns, gaps_counted])
+def test_every_length_of_what_is_there_sometimes_is_checked(path, make):
+    save(make(), path)
+    check_lengths(path, load, "dualqml.model", None)
+
+
+@pytest.mark.parametrize("method", ["LDA", "DualQML (max)", "DualQML", "DualQML-W"])
+def test_every_length_of_a_recogniser_is_checked(path, method):
+    people = make_people(n_images=4)
+    recognizer = Recognizer(method, size=(8, 8), threshold=0.0)
+    recognizer.enroll_many(people.images, people.labels.tolist())
+    recognizer.save(path)
+    check_lengths(path, Recognizer.load, "dualqml.state", f"recogniser {method}")
+
+
+def test_all_arrays_of_all_classes_have_a_shape():
+    shapes = [(1,) * ndim for ndim in range(1, 4)]
+    samples = [np.zeros(s, t) for s in shapes for t in (float, int, "U1")]
+    for saved in CLASSES.values():
+        kinds = {**saved.attributes, **saved.optional, **saved.parameters}
+        known = {**SHAPES[saved.type].arrays, **_NAMES} if saved.type in SHAPES else {}
+        for name, kind in kinds.items():
+            sizes = {sample.ndim for sample in samples if kind.holds(sample)}
+            if sizes and name not in _NAMES:
+                assert sizes == {len(known[name])}, (saved.type, name)
+        assert set(known) - set(_NAMES) <= set(kinds), saved.type
+
+
+def forged(model, path):
+    """A file of a model as it is, which `save` would not write."""
+    encoder = Encoder()
+    text = json.dumps(encoder.encode(model))
+    metadata = {"dualqml.format": str(FORMAT), "dualqml.model": text}
+    write_tensors(path, encoder.arrays, metadata)
+
+
+def refused(model, path):
+    """Why a model cannot be loaded, nor saved."""
+    forged(model, path)
+    with pytest.raises(ModelFileError) as caught:
+        load(path)
+    message = str(caught.value)
+    with pytest.raises(ModelFileError):
+        save(model, path)
+    return message
+
+
+FIVE_CLASSES = np.repeat(np.arange(5), 4)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        FIVE_CLASSES - 1,
+        FIVE_CLASSES + 1,
+        np.where(FIVE_CLASSES == 4, 5, FIVE_CLASSES),
+        np.where(FIVE_CLASSES == 2, 3, FIVE_CLASSES),
+        np.zeros(20, dtype=np.int64),
+        np.where(FIVE_CLASSES == 4, 2**62, FIVE_CLASSES),
+    ],
+)
+def test_codes_of_no_class(path, wrong):
+    model = NearestSample().fit(X, y)
+    model.codes_ = wrong
+    assert "codes_ does not have the whole numbers from 0 to 4" in refused(model, path)
+    model = DualQMLW().fit(X, y)
+    model.qml_.training_codes_ = wrong
+    assert "qml_.training_codes_ does not have the whole" in refused(model, path)
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, np.uint8, np.int8])
+def test_codes_of_types_that_wrap_around(path, dtype):
+    model = NearestSample().fit(X, y)
+    model.codes_ = model.codes_.astype(dtype)
+    assert "codes_ is not a vector of whole numbers" in refused(model, path)
+
+
+def test_training_samples_without_codes(path):
+    model = DualQMLClassifier(lam_scale="auto").fit(X, y)
+    model.training_codes_ = None
+    assert "training_codes_ and training_features_" in refused(model, path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda ranks: ranks + 1, "does not add up to the"),
+        (lambda ranks: ranks - ranks[0] - 1, "has a rank below zero"),
+        (lambda ranks: np.array([*ranks[:3], ranks[3] + 9, ranks[4] - 9]), "below"),
+        # Their sum overflows to the right one.
+        (
+            lambda ranks: np.array([2**62] * 4 + [ranks.sum()]),
+            "does not add up to the",
+        ),
+    ],
+)
+def test_ranks_that_are_not_of_the_factors(path, wrong, message):
+    model = DualQMLClassifier(lam_scale="auto", rule="max").fit(X, y)
+    model.ranks_ = wrong(model.ranks_)
+    assert message in refused(model, path)
+
+
+def test_patches_that_are_not_there(path):
+    model = MLE(theta=1.0, n_components=1).fit(X, y)
+    n_patches = model.n_patches_
+    assert n_patches > 2
+    right, maps = model.patches_, dict(vars(model._maps))
+    for wrong in (right - 1, right + 1, np.zeros_like(right)):
+        model.patches_ = wrong
+        assert "patches_ does not have the whole numbers" in refused(model, path)
+    model.patches_, model.n_patches_ = right, n_patches + 1
+    assert "patches_ does not have the whole numbers" in refused(model, path)
+    model.n_patches_ = n_patches
+    owners = maps["owners"]
+    for wrong in (owners - 1, owners + 1, np.zeros_like(owners)):
+        model._maps = type(model._maps)(**maps | {"owners": wrong})
+        assert "_maps.owners does not have the whole" in refused(model, path)
+    model._maps = type(model._maps)(**maps | {"owners": owners[::-1]})
+    assert "_maps.owners is not in rising order" in refused(model, path)
+    model._maps = MLE(theta=np.inf).fit(X, y)._maps
+    assert f"_maps has 1 patches, but for n_patches_ it needs {n_patches}" in refused(
+        model, path
+    )
+    model._maps = type(model._maps)(**maps)
+    model.mean_ = None
+    assert "mean_ is None" in refused(model, path)
+
+
+def fitted(estimator, columns=slice(None)):
+    return estimator.fit(X[:, columns], y)
+
+
+NARROW = slice(16)
+
+
+def change(model, **values):
+    for name, value in values.items():
+        setattr(model, name, value)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: change(fitted(NearestSample()), n_features_in_=0),
+            "n_features_in_ is zero",
+        ),
+        (
+            lambda: change(fitted(NearestSample()), n_features_in_=63),
+            "gallery_ has the shape (20, 64), but for n_features_in_ it needs 63 along "
+            "axis 1",
+        ),
+        (lambda: change(fitted(Fisherfaces()), classes_=y[:0]), "classes_ is empty"),
+        (lambda: change(fitted(ERKDA()), kernel_=None), "kernel_ is None"),
+        (
+            lambda: change(fitted(ERKDA()), kernel_=fitted(ERKDA(), NARROW).kernel_),
+            "kernel_ has 16 inputs, but for n_features_in_ it needs 64",
+        ),
+        (
+            lambda: change(
+                fitted(KernelLDA(kernel="igo")),
+                kernel_=fitted(
+                    KernelLDA(kernel="igo", image_shape=(4, 4)), NARROW
+                ).kernel_,
+            ),
+            "kernel_ has 16 inputs, but for n_features_in_ it needs 64",
+        ),
+        (
+            lambda: change(
+                fitted(ERKDA(kernel="igo")),
+                kernel_=replace(fitted(ERKDA(kernel="igo")).kernel_, shape=(8, 9)),
+            ),
+            "kernel_.origin has 128 values, but for shape it needs 144",
+        ),
+        (
+            lambda: change(fitted(WithinMetric()), kernel_=None),
+            "kernel_ and mean_ are both there, or both not",
+        ),
+        (
+            lambda: change(fitted(WithinMetric(kernel="linear")), descriptor="local"),
+            "mean_ has 64 inputs, but for descriptor it needs 168",
+        ),
+        (
+            lambda: change(fitted(WithinMetric(descriptor="local")), descriptor=None),
+            "kernel_ has 168 inputs, but for n_features_in_ it needs 64",
+        ),
+        (
+            lambda: change(
+                fitted(WithinMetric(descriptor="local")), image_shape=(1, 64)
+            ),
+            "kernel_ has 168 inputs, but for descriptor it needs",
+        ),
+        (
+            lambda: change(
+                fitted(WithinMetric(descriptor="local")), image_shape=(8, 9)
+            ),
+            "the model has parameters that do not fit: image_shape=(8, 9) has 72",
+        ),
+        (
+            lambda: change(
+                fitted(WithinMetric(descriptor="local")), image_shape=("a", None)
+            ),
+            "the model has parameters that do not fit",
+        ),
+        (
+            lambda: change(
+                fitted(WithinMetric(descriptor="local")), n_features_in_=2**52
+            ),
+            "kernel_ has 168 inputs, but for n_features_in_ it needs",
+        ),
+        (
+            lambda: change(fitted(DualQMLW()), metric_=WithinMetric()),
+            "metric_ is not fitted",
+        ),
+        (
+            lambda: change(fitted(DualQMLW()), metric_=fitted(WithinMetric(), NARROW)),
+            "metric_ has 16 features, but for n_features_in_ it needs 64",
+        ),
+        (
+            lambda: change(
+                fitted(DualQMLW()), qml_=fitted(DualQMLW(kernel="linear"), NARROW).qml_
+            ),
+            "qml_ has 16 features, but for metric_ it needs 19",
+        ),
+        (
+            lambda: change(fitted(DualQMLW()), classes_=np.unique(y)[:4]),
+            "metric_ has other classes than classes_",
+        ),
+        (
+            lambda: change(fitted(LocalDescriptors()), image_shape_=(8, 9)),
+            "image_shape_ has 72 pixels, but for n_features_in_ it needs 64",
+        ),
+        (
+            lambda: make_pipeline(
+                fitted(LocalDescriptors()),
+                fitted(Normalizer()),
+                fitted(NearestSample()),
+            ),
+            "steps.1.1 has 64 features, but for the step before it needs 168",
+        ),
+        (
+            lambda: make_pipeline(
+                change(fitted(LocalDescriptors()), parts=["smell"]),
+                fitted(NearestSample()),
+            ),
+            "steps.0.1 has parameters that do not fit: 'smell'",
+        ),
+        (
+            lambda: make_pipeline(
+                fitted(Resizer(size=(4, 4))), fitted(NearestSample())
+            ),
+            "steps.1.1 has 64 features, but for the step before it needs 16",
+        ),
+        (
+            lambda: make_pipeline(
+                fitted(Fisherfaces()), "passthrough", fitted(NearestSample())
+            ),
+            "steps.2.1 has 64 features, but for the step before it needs 4",
+        ),
+        (
+            lambda: change(
+                fitted(RankSearchCV(NearestSample(), {"metric": ["cosine"]})),
+                best_estimator_=fitted(NearestSample(), NARROW),
+            ),
+            "best_estimator_ has 16 features, but for n_features_in_ it needs 64",
+        ),
+        (
+            lambda: change(
+                fitted(RankSearchCV(NearestSample(), {"metric": ["cosine"]})),
+                best_estimator_=NearestSample().fit(X, FIVE_CLASSES > 2),
+            ),
+            "best_estimator_ has 2 classes, but for classes_ it needs 5",
+        ),
+        (
+            lambda: change(
+                fitted(RankSearchCV(NearestSample(), {"metric": ["cosine"]})),
+                cv_results_={"params": [{}], "loss": "low"},
+            ),
+            "cv_results_ does not have a loss for each candidate",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_the_whole(path, make, message):
+    assert message in refused(make(), path)
+
+
+def test_steps_that_do_not_say_what_they_make(path):
+    """Not fitted, or of a size that a forger states and nobody should count to."""
+    steps = [Normalizer(), LocalDescriptors(), Fisherfaces(), Resizer()]
+    for step in steps:
+        save(make_pipeline(step, fitted(NearestSample())), path)
+        load(path)
+    large = fitted(LocalDescriptors())
+    large.image_shape_, large.n_features_in_ = (1, 2**51), 2**51
+    forged(make_pipeline(large, fitted(NearestSample())), path)
+    load(path)
+
+
+def test_names_of_columns_are_not_those_of_a_pipeline(path):
+    forged(make_pipeline(named_columns()), path)
+    load(path)
+
+    def name_columns(model):
+        inside = model["object"]
+        (step,) = inside["parameters"]["steps"]
+        names = step["tuple"][1]["object"]["attributes"]["feature_names_in_"]
+        inside["attributes"]["feature_names_in_"] = names
+
+    edited_model(path, name_columns)
+    with pytest.raises(ModelFileError, match="that Pipeline does not have"):
+        load(path)
