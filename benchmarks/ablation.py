@@ -14,14 +14,14 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from benchmarks.datasets import has_database, load_samples, split
 from benchmarks.timing import markdown_table
 from dualqml import DualQMLClassifier, DualQMLW, DualQMLWCV
 from dualqml._linalg import unit_rows
 from dualqml._typing import Array
 from dualqml.extractors._quadratic_features import centred, profile_gallery
-from dualqml.extractors._surrogate import PinnedFilters
+from dualqml.extractors._surrogate import SurrogateFilters
 from dualqml.extractors.nearest import class_similarities
+from tests.datasets import has_database, load_samples, split
 
 CELLS = [
     ("ar", 2),
@@ -87,8 +87,8 @@ def errors(database: str, m: int, repetition: int, first_seed: int) -> dict[str,
         for rule in ("cosine", "max"):
             alone = DualQMLWCV(rules=(rule,), **images).fit(X[train], own)
             record(f"always rule {rule}", alone.predict(X[test]))
-        pinned = PinnedFilters(Z, probes, own).responses(full.best_lam_)
-        record("pinned filter in place of QML", filters(*pinned))
+        found = SurrogateFilters(Z, probes, own).responses(full.best_lam_)
+        record("closed form in place of QML", filters(*found))
         indicators = np.eye(codes.max() + 1)[own]
         gram = Z @ Z.T + np.eye(len(Z)) / full.best_lam_
         weights = Z.T @ np.linalg.solve(gram, indicators)

@@ -18,9 +18,9 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from benchmarks.datasets import has_database, load_samples, split
 from benchmarks.timing import markdown_table
 from dualqml.extractors.methods import METHODS, make_trials
+from tests.datasets import has_database, load_samples, split
 
 OURS = "DualQML-W"
 CELLS = [

@@ -9,16 +9,18 @@ The splits are fixed, so another implementation can be held against this table.
 
 import argparse
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline, make_pipeline
 from threadpoolctl import threadpool_limits
 
-from benchmarks.datasets import has_database, load_samples, split
 from benchmarks.timing import markdown_table
 from dualqml.extractors import LPP, NearestSample
 from dualqml.extractors.methods import METHODS, make_trials
+from tests.datasets import has_database, split_errors
 
 #: (database, images per person, number of splits), the columns of the table.
 CELLS = [
@@ -40,19 +42,9 @@ BASELINES: dict[str, Callable[[], Pipeline]] = {
 }
 
 
-def errors(name: str, database: str, per_class: int, n_splits: int) -> list[float]:
-    """Error rates in per cent of one method over the splits of a cell."""
-    X, labels = load_samples(database)
-    out = []
-    for repetition in range(n_splits):
-        train, test = split(labels, per_class, 7000 + repetition)
-        models = [BASELINES[name]()] if name in BASELINES else make_trials(name)
-        right = [
-            model.fit(X[train], labels[train]).score(X[test], labels[test])
-            for model in models
-        ]
-        out.append(100.0 * (1.0 - float(np.mean(right))))
-    return out
+def models_of(name: str) -> list[Any]:
+    """The models whose mean error stands for a method."""
+    return [BASELINES[name]()] if name in BASELINES else make_trials(name)
 
 
 def main() -> None:
@@ -66,7 +58,7 @@ def main() -> None:
         for name in options.methods:
             row = [name]
             for cell in cells:
-                measured = errors(name, *cell)
+                measured = split_errors(partial(models_of, name), *cell)
                 row.append(f"{np.mean(measured):.1f} ± {np.std(measured):.1f}")
             rows.append(row)
             print("measured", name, flush=True)

@@ -20,7 +20,6 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from benchmarks.datasets import load_samples, split
 from benchmarks.timing import markdown_table
 from dualqml._typing import Array
 from dualqml.extractors import (
@@ -30,6 +29,7 @@ from dualqml.extractors import (
     WithinMetric,
 )
 from dualqml.extractors.tuning import RankSearchCV
+from tests.datasets import load_samples, split
 
 SIZES = (1, 2, 5, 8)
 OURS = "DualQML-W"

@@ -7,9 +7,9 @@ One BLAS thread, CPU seconds, medians of runs that take turns.
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from threadpoolctl import threadpool_limits
 
-from benchmarks.datasets import has_database, load_samples, split
 from benchmarks.timing import interleaved_medians, markdown_table
 from dualqml import DualQMLW, DualQMLWCV
+from tests.datasets import has_database, load_samples, split
 
 CELLS = [("ar", 2), ("ar", 8), ("feret194", 6), ("iitd_ear", 2), ("orl", 4)]
 

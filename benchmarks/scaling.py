@@ -3,9 +3,9 @@
 
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from benchmarks.datasets import synthetic_set
 from benchmarks.solver import fit, members_of
 from benchmarks.timing import interleaved_medians, markdown_table, peak_megabytes
+from tests.datasets import synthetic_set
 
 #: (classes, samples of each, features), one of the three varied at a time.
 SHAPES = [

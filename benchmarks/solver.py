@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from benchmarks.datasets import TrainingSet, synthetic_set, training_set
 from benchmarks.timing import interleaved_medians, markdown_table, peak_megabytes
 from dualqml.core import (
     QMLSolution,
@@ -33,6 +32,7 @@ from dualqml.core.krylov_solver import RationalBasis
 from dualqml.core.newton import CHUNK_BYTES
 from dualqml.core.reference import solve_class_sdp, solve_lbfgs
 from dualqml.extractors._quadratic_features import quadratic_features
+from tests.datasets import TrainingSet, synthetic_set, training_set
 
 LAMS = (1.0, 100.0)
 PATH = np.logspace(-2, 2, 9)

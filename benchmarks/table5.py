@@ -9,10 +9,10 @@ a given lambda, as the paper's other times are without a choice of parameters.
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.datasets import training_set
 from benchmarks.timing import interleaved_medians, markdown_table
 from dualqml import DualQMLClassifier
 from dualqml.extractors.methods import METHODS, make_method
+from tests.datasets import training_set
 
 #: Seconds to train, and to test one image, as printed in the paper.
 PAPER = {

@@ -3,8 +3,8 @@
 
 Keep the digests before the change, compare them after it, on the same machine::
 
-    python scripts/same_numbers.py keep before.json
-    python scripts/same_numbers.py compare before.json
+    python -m scripts.same_numbers keep before.json
+    python -m scripts.same_numbers compare before.json
 
 A digest covers every bit of an array: features, certificates, decisions, scores and
 tables. ``DUALQML_DATA`` names the folder of the research databases; what is not there
@@ -33,12 +33,8 @@ import dualqml
 from dualqml import data, experiments, extractors, recognition
 from dualqml.experiments.tables import error_table, to_markdown
 from dualqml.extractors.methods import METHODS, make_method
+from tests.datasets import has_database, load_samples
 
-DATA = Path(
-    os.environ.get(
-        "DUALQML_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"
-    )
-)
 #: Sets, the training samples of each class and the shape of the images.
 SETS = (
     ("orl", 4, (32, 32)),
@@ -48,21 +44,6 @@ SETS = (
     ("lfw_embeddings", 3, None),
     ("lfw_sface", 2, None),
 )
-
-
-def read_set(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
-    """Rows and labels, None where the set is not here."""
-    if name == "orl":
-        faces = data.load_orl()
-        return faces.rows, np.unique(faces.labels, return_inverse=True)[1]
-    file = DATA / f"{name}.npz"
-    if not file.is_file():
-        return None
-    with np.load(file) as archive:
-        rows = archive["images32" if "images32" in archive else "embeddings"]
-        labels = archive["labels"].astype(np.int64)
-    scale = 255.0 if rows.ndim == 3 else 1.0
-    return rows.reshape(len(rows), -1).astype(np.float64) / scale, labels
 
 
 def split(labels: NDArray[np.int64], m: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -90,10 +71,9 @@ def digest(value: Any) -> str:
 def numbers() -> Iterator[tuple[str, Any]]:
     """All that is compared, by name."""
     for name, m, shape in SETS:
-        loaded = read_set(name)
-        if loaded is None:
+        if not has_database(name):
             continue
-        X, y = loaded
+        X, y = load_samples(name)
         train, test = split(y, m)
         yield from of_estimators(f"{name}-{m}", X, y, train, test, shape)
     yield from of_images()

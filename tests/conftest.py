@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from benchmarks.datasets import has_database
+from tests.datasets import has_database
 
 # A shell that starts the tests in the background makes them, and every process that
 # they start, deaf to Ctrl-C.

@@ -7,7 +7,7 @@ The parts of scikit-learn that are not public are imported here and nowhere else
 import warnings
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
+from dualqml._saved_state import LABELS, MATRIX, NOTHING, VECTOR, Saved, fitted
 from dualqml._typing import Array, Index
 
 __all__ = [
@@ -39,6 +40,8 @@ class SupervisedExtractor(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Base of transformers that learn from labelled samples. Do not use directly."""
+
+    _saved: ClassVar[Saved] = fitted(classes_=LABELS.of("n_classes"))
 
     def _fit(self, data: Array, codes: Index) -> None:
         """Learn from samples and class numbers; `classes_` is set."""
@@ -109,6 +112,11 @@ class LinearExtractor(SupervisedExtractor):
     A subclass implements `_learn`, which returns the mean to be subtracted
     (or None) and the directions, one a column.
     """
+
+    _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
+        mean_=(VECTOR | NOTHING).of("n_features"),
+        components_=MATRIX.of("n_components", "n_features"),
+    )
 
     mean_: Array | None
     components_: Array

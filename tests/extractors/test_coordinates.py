@@ -9,14 +9,14 @@ from scipy.spatial.distance import cdist
 from dualqml._linalg import unit_rows
 from dualqml.exceptions import DualQMLError
 from dualqml.images.tangents import tangent_images
-from tests.geometries import (
+from tests.coordinate_systems import (
     SHAPE,
     bandwidth_of,
-    by_geometry,
+    by_system,
     derivative,
     everyone,
     fold_of,
-    make_geometry,
+    make_system,
     slow_coordinates,
 )
 from tests.problems import make_data
@@ -25,7 +25,7 @@ from tests.problems import make_data
 @pytest.mark.parametrize("kind", ["input", "gram"])
 def test_the_gram_matrix_of_linear_coordinates_is_that_of_centred_samples(kind):
     X, _ = make_data([3, 2, 4], 24, unit=False, centre=False)
-    A = make_geometry(kind, X, None).restricted(everyone(X)).training
+    A = make_system(kind, X, None).learnt_from(everyone(X)).training
     centred = X - X.mean(axis=0)
     np.testing.assert_allclose(A @ A.T, centred @ centred.T, atol=1e-10)
 
@@ -33,7 +33,7 @@ def test_the_gram_matrix_of_linear_coordinates_is_that_of_centred_samples(kind):
 @pytest.mark.parametrize("width", [0.5, 16.0])
 def test_the_gram_matrix_of_kernel_coordinates_is_the_centred_kernel(width):
     X, _ = make_data([3, 2, 4], 24, unit=False, centre=False)
-    A = make_geometry("rbf", X, None, width).restricted(everyone(X)).training
+    A = make_system("rbf", X, None, width).learnt_from(everyone(X)).training
     bandwidth = bandwidth_of(X, width)
     J = np.eye(9) - 1.0 / 9.0
     K = np.exp(-cdist(X, X, "sqeuclidean") / (2.0 * bandwidth))
@@ -41,17 +41,17 @@ def test_the_gram_matrix_of_kernel_coordinates_is_the_centred_kernel(width):
     np.testing.assert_allclose(A.mean(axis=0), 0.0, atol=1e-10)
 
 
-@by_geometry
+@by_system
 def test_a_sample_learnt_from_is_placed_where_it_is(kind):
     X, _ = make_data([3, 2, 4, 3], 24, centre=False)
-    geometry = make_geometry(kind, X, None)
+    system = make_system(kind, X, None)
     for train in (everyone(X), fold_of(12)[0]):
-        placement = geometry.restricted(train)
-        placed = geometry.place(placement, train, train)
-        np.testing.assert_allclose(placed, placement.training, atol=1e-8)
+        learnt = system.learnt_from(train)
+        placed = system.coordinates_of(learnt, train, train)
+        np.testing.assert_allclose(placed, learnt.training, atol=1e-8)
 
 
-@by_geometry
+@by_system
 @pytest.mark.parametrize("n_motions", [0, 1])
 @settings(max_examples=10, deadline=None)
 @given(
@@ -65,11 +65,11 @@ def test_a_restriction_is_what_the_fold_alone_would_give(
     # With a single motion, its weight drops out.
     tangents = tangent_images(X, SHAPE)[:1] if n_motions else None
     part = tangents[:, train] if n_motions else None
-    geometry = make_geometry(kind, X, tangents)
+    system = make_system(kind, X, tangents)
     # The bandwidth is that of the whole set.
     width = bandwidth_of(X) / bandwidth_of(X[train], 1.0)
-    fresh = make_geometry(kind, X[train], part, width)
-    ours, alone = geometry.restricted(train), fresh.restricted(np.arange(train.size))
+    fresh = make_system(kind, X[train], part, width)
+    ours, alone = system.learnt_from(train), fresh.learnt_from(np.arange(train.size))
     A, B = ours.training, alone.training
     assert A.shape == B.shape
     np.testing.assert_allclose(A @ A.T, B @ B.T, atol=1e-9)
@@ -81,7 +81,7 @@ def test_a_restriction_is_what_the_fold_alone_would_give(
         scale = np.abs(scatters[1]).max()
         np.testing.assert_allclose(*scatters, atol=1e-8 * scale)
         assert np.trace(ours.tangent_scatter) == pytest.approx(1.0)
-    placed = geometry.place(ours, train, held_out)
+    placed = system.coordinates_of(ours, train, held_out)
     if kind == "input":
         expected = (X[held_out] - alone.origin) @ alone.projector
     elif kind == "gram":
@@ -92,7 +92,7 @@ def test_a_restriction_is_what_the_fold_alone_would_give(
     np.testing.assert_allclose(placed @ placed.T, expected @ expected.T, atol=1e-7)
 
 
-@by_geometry
+@by_system
 def test_folds_keep_the_weights_of_the_motions_of_the_whole_set(kind):
     X, _ = make_data([15], 24, centre=False)
     train, _ = fold_of(15)
@@ -100,7 +100,7 @@ def test_folds_keep_the_weights_of_the_motions_of_the_whole_set(kind):
     tangents[2] *= 100.0  # a weight must undo that
     _, moved = slow_coordinates(kind, X, tangents)
     weights = [1.0 / np.sum(rows**2) for rows in moved]
-    placement = make_geometry(kind, X, tangents).restricted(train)
+    learnt = make_system(kind, X, tangents).learnt_from(train)
 
     def kernel(rows):
         if kind == "input":
@@ -110,59 +110,59 @@ def test_folds_keep_the_weights_of_the_motions_of_the_whole_set(kind):
         distances = cdist(rows, X[train], "sqeuclidean")
         return np.exp(-distances / (2.0 * bandwidth_of(X)))
 
-    expected = np.zeros_like(placement.tangent_scatter)
+    expected = np.zeros_like(learnt.tangent_scatter)
     for weight, tangent in zip(weights, tangents[:, train], strict=True):
         change = derivative(kernel, X[train], tangent)
         if kind != "input":
             change -= change.mean(axis=1, keepdims=True)
-        rows = change @ placement.projector
+        rows = change @ learnt.projector
         expected += weight * rows.T @ rows
     expected /= np.trace(expected)
-    np.testing.assert_allclose(placement.tangent_scatter, expected, atol=1e-7)
+    np.testing.assert_allclose(learnt.tangent_scatter, expected, atol=1e-7)
 
 
-@by_geometry
+@by_system
 def test_folds_leave_the_whole_as_it_was(kind):
     X, _ = make_data([15], 24, centre=False)
-    geometry = make_geometry(kind, X, tangent_images(X, SHAPE))
-    before = geometry.restricted(everyone(X)).tangent_scatter
+    system = make_system(kind, X, tangent_images(X, SHAPE))
+    before = system.learnt_from(everyone(X)).tangent_scatter
     train, _ = fold_of(15)
-    first = geometry.restricted(train).tangent_scatter
-    np.testing.assert_array_equal(geometry.restricted(train).tangent_scatter, first)
+    first = system.learnt_from(train).tangent_scatter
+    np.testing.assert_array_equal(system.learnt_from(train).tangent_scatter, first)
     np.testing.assert_array_equal(
-        geometry.restricted(everyone(X)).tangent_scatter, before
+        system.learnt_from(everyone(X)).tangent_scatter, before
     )
 
 
-@by_geometry
+@by_system
 def test_equal_samples_are_an_error(kind):
     X = np.tile(unit_rows(np.arange(1.0, 25.0)[None]), (5, 1))
     with pytest.raises(DualQMLError, match="All samples are equal"):
-        make_geometry(kind, X, None).restricted(everyone(X))
+        make_system(kind, X, None).learnt_from(everyone(X))
 
 
-@by_geometry
+@by_system
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_equal_samples_in_a_fold_are_an_error(kind, seed):
     X, _ = make_data([2], 24, centre=False, seed=seed)
     X = np.vstack([np.tile(X[0], (5, 1)), X[1:]])
-    geometry = make_geometry(kind, X, None)
+    system = make_system(kind, X, None)
     with pytest.raises(DualQMLError, match="All samples are equal"):
-        geometry.restricted(np.arange(5))
+        system.learnt_from(np.arange(5))
 
 
 def test_another_width_is_that_of_a_fresh_geometry():
     rng = np.random.default_rng(0)
     X, tangents = rng.normal(size=(9, 12)), rng.normal(size=(2, 9, 12))
-    moved = make_geometry("rbf", X, tangents, 16.0).at_width(0.25)
-    fresh = make_geometry("rbf", X, tangents, 4.0)
+    moved = make_system("rbf", X, tangents, 16.0).at_width(0.25)
+    fresh = make_system("rbf", X, tangents, 4.0)
     np.testing.assert_allclose(moved.values, fresh.values, rtol=1e-12)
     np.testing.assert_allclose(moved.kernel(X[:3]), fresh.kernel(X[:3]), atol=1e-12)
     train = np.array([0, 2, 3, 5, 7, 8])
     for one, other in zip(
-        (moved.restricted(train), moved.restricted(np.arange(9))),
-        (fresh.restricted(train), fresh.restricted(np.arange(9))),
+        (moved.learnt_from(train), moved.learnt_from(np.arange(9))),
+        (fresh.learnt_from(train), fresh.learnt_from(np.arange(9))),
         strict=True,
     ):
         np.testing.assert_allclose(
@@ -175,7 +175,7 @@ def test_another_width_is_that_of_a_fresh_geometry():
         )
 
 
-@by_geometry
+@by_system
 def test_a_motion_of_rounding_is_none(kind):
     # Images with equal rows do not change when they move down.
     bars = np.repeat(np.random.default_rng(0).uniform(size=(9, 6)), 4, axis=0)
@@ -185,7 +185,7 @@ def test_a_motion_of_rounding_is_none(kind):
     scatters = []
     for down in (0.0, noise):
         tangents[1] = down
-        placement = make_geometry(kind, X, tangents).restricted(everyone(X))
-        rows = placement.training
-        scatters.append(rows @ placement.tangent_scatter @ rows.T)
+        learnt = make_system(kind, X, tangents).learnt_from(everyone(X))
+        rows = learnt.training
+        scatters.append(rows @ learnt.tangent_scatter @ rows.T)
     np.testing.assert_allclose(*scatters, atol=1e-9 * np.abs(scatters[0]).max())

@@ -153,21 +153,23 @@ def test_cross_validation_equals_a_grid_search(rule):
 
 
 def test_cross_validation_does_not_depend_on_n_jobs():
-    alone = DualQMLClassifierCV(GRID, cv=3).fit(X, y)
-    together = DualQMLClassifierCV(GRID, cv=3, n_jobs=2).fit(X, y)
+    alone = DualQMLClassifierCV(GRID, cv=3, random_state=0).fit(X, y)
+    together = DualQMLClassifierCV(GRID, cv=3, random_state=0, n_jobs=2).fit(X, y)
     np.testing.assert_array_equal(alone.cv_errors_, together.cv_errors_)
     np.testing.assert_array_equal(alone.components_, together.components_)
 
 
 def test_the_grid_may_be_in_any_order():
-    forward = DualQMLClassifierCV(GRID, cv=3).fit(X, y)
-    backward = DualQMLClassifierCV(GRID[::-1], cv=3).fit(X, y)
+    forward = DualQMLClassifierCV(GRID, cv=3, random_state=0).fit(X, y)
+    backward = DualQMLClassifierCV(GRID[::-1], cv=3, random_state=0).fit(X, y)
     np.testing.assert_array_equal(forward.cv_errors_, backward.cv_errors_[:, ::-1])
 
 
 def test_lam_scale_auto_in_cross_validation():
-    plain = DualQMLClassifierCV(GRID, cv=3, lam_scale="auto").fit(X, y)
-    scaled = DualQMLClassifierCV(GRID, cv=3, lam_scale="auto").fit(100.0 * X, y)
+    plain = DualQMLClassifierCV(GRID, cv=3, random_state=0, lam_scale="auto").fit(X, y)
+    scaled = DualQMLClassifierCV(GRID, cv=3, random_state=0, lam_scale="auto").fit(
+        100.0 * X, y
+    )
     np.testing.assert_array_equal(plain.cv_errors_, scaled.cv_errors_)
     assert scaled.best_lam_ == plain.best_lam_
     assert scaled.lam_ == pytest.approx(plain.lam_ * 1e-8)
@@ -190,7 +192,7 @@ def test_zero_vector_in_cross_validation_names_the_row():
     data = X.copy()
     data[5] = 0.0
     with pytest.raises(InfeasibleError, match="rows 5 of X"):
-        DualQMLClassifierCV(cv=3, zero_samples="error").fit(data, y)
+        DualQMLClassifierCV(cv=3, random_state=0, zero_samples="error").fit(data, y)
     with pytest.warns(UserWarning, match="rows 5 of X") as caught:
-        DualQMLClassifierCV(cv=3).fit(data, y)
+        DualQMLClassifierCV(cv=3, random_state=0).fit(data, y)
     assert len(caught) == 1  # once, and not in every fold

@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from dualqml import DualQMLClassifier, DualQMLW
 from dualqml.exceptions import DualQMLError
 from dualqml.extractors import WithinMetric
+from dualqml.extractors.prepared_samples import fit_prepared, prepare_samples
 from tests.problems import make_data
 
 X, y = make_data([3, 4, 2, 3, 1], 36, noise=1.0, unit=False, centre=False)
@@ -209,16 +210,16 @@ def test_prepared_samples_give_the_same_fit(descriptor):
     X, y = load_digits(return_X_y=True)
     X, y = X[:60], y[:60]
     model = DualQMLW(image_shape=(8, 8), descriptor=descriptor, rule="max")
-    parts = [model.prepare(X[rows]) for rows in (slice(0, 25), slice(25, 70))]
+    parts = [prepare_samples(model, X[rows]) for rows in (slice(0, 25), slice(25, 70))]
     joined = type(parts[0]).joined(parts)
     order = np.random.default_rng(0).permutation(60)
-    prepared = clone(model).fit_prepared(joined.take(order), y[order])
+    prepared = fit_prepared(clone(model), joined.take(order), y[order])
     fresh = clone(model).fit(X[order], y[order])
     np.testing.assert_allclose(
         prepared.decision_function(X), fresh.decision_function(X), atol=1e-9
     )
     assert prepared.n_features_in_ == 64
     with pytest.raises(ValueError, match="60 samples need as many labels"):
-        model.fit_prepared(joined, y[:-1])
+        fit_prepared(model, joined, y[:-1])
     with pytest.raises(ValueError, match="at least 2 classes"):
-        model.fit_prepared(joined, np.zeros(60))
+        fit_prepared(model, joined, np.zeros(60))

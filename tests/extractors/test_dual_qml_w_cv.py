@@ -4,12 +4,12 @@ from scipy.linalg import fractional_matrix_power
 from scipy.spatial.distance import cdist, pdist
 from sklearn.datasets import load_digits
 
-from benchmarks.datasets import load_samples, split
 from dualqml import DualQMLW, DualQMLWCV
 from dualqml.extractors import NearestSample
 from dualqml.extractors.dual_qml_w import _preferred
 from dualqml.extractors.methods import make_method
 from dualqml.extractors.tuning import recognition_folds
+from tests.datasets import load_samples, split
 from tests.problems import make_data
 
 X, y = make_data([3] * 8, 12, noise=0.8, centre=False)
@@ -132,7 +132,7 @@ def test_the_choice_is_that_of_a_slow_loop(kernel, seed, other_way):
         "cell by the second": losses[1, rule].argmin() != cell,
     }
     assert others[other_way]
-    model = DualQMLWCV(**SMALL, kernel=kernel).fit(rows, codes)
+    model = DualQMLWCV(random_state=0, **SMALL, kernel=kernel).fit(rows, codes)
     assert model.cv_losses_.shape == (2, 2, 2)
     np.testing.assert_allclose(model.cv_losses_, both, atol=1e-12)
     assert model.best_rule_ == RULES[rule]
@@ -141,7 +141,7 @@ def test_the_choice_is_that_of_a_slow_loop(kernel, seed, other_way):
 
 
 def test_the_final_model_is_exact_at_the_choice():
-    model = DualQMLWCV(**SMALL).fit(X, y)
+    model = DualQMLWCV(random_state=0, **SMALL).fit(X, y)
     exact = DualQMLW(rho=model.best_rho_, lam=model.best_lam_, rule=model.best_rule_)
     assert model.best_width_ == exact.width
     np.testing.assert_array_equal(
@@ -159,7 +159,7 @@ def test_the_final_model_is_exact_at_the_choice():
     ],
 )
 def test_options_reach_the_final_model(options):
-    model = DualQMLWCV(**SMALL, **options).fit(X, y)
+    model = DualQMLWCV(random_state=0, **SMALL, **options).fit(X, y)
     exact = DualQMLW(
         rho=model.best_rho_, lam=model.best_lam_, rule=model.best_rule_, **options
     )
@@ -171,7 +171,9 @@ def test_options_reach_the_final_model(options):
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 def test_folds_know_the_motions_of_images(kernel):
     rows, still, moving, wider = (
-        DualQMLWCV(**SMALL, kernel=kernel, **options).fit(X, y).cv_losses_
+        DualQMLWCV(random_state=0, **SMALL, kernel=kernel, **options)
+        .fit(X, y)
+        .cv_losses_
         for options in (
             {},
             {"image_shape": (3, 4), "kappa": 0.0},
@@ -187,7 +189,9 @@ def test_folds_know_the_motions_of_images(kernel):
 @pytest.mark.parametrize("image_shape", [None, (3, 4)])
 def test_n_jobs_does_not_change_a_bit(image_shape):
     alone, together = (
-        DualQMLWCV(**SMALL, image_shape=image_shape, n_jobs=n_jobs).fit(X, y)
+        DualQMLWCV(random_state=0, **SMALL, image_shape=image_shape, n_jobs=n_jobs).fit(
+            X, y
+        )
         for n_jobs in (1, 2)
     )
     np.testing.assert_array_equal(alone.cv_losses_, together.cv_losses_)
@@ -209,8 +213,8 @@ def test_the_shuffle_depends_on_the_random_state_only():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_single_rule_is_respected(rule):
-    both = DualQMLWCV(**SMALL).fit(X, y)
-    model = DualQMLWCV(**SMALL, rules=(rule,)).fit(X, y)
+    both = DualQMLWCV(random_state=0, **SMALL).fit(X, y)
+    model = DualQMLWCV(random_state=0, **SMALL, rules=(rule,)).fit(X, y)
     assert model.best_rule_ == model.qml_.rule == rule
     np.testing.assert_array_equal(
         model.cv_losses_[0], both.cv_losses_[RULES.index(rule)]
@@ -229,9 +233,11 @@ def test_the_last_rule_is_taken_unless_another_is_clearly_better():
 
 def test_other_widths_are_tried_about_the_choice():
     rhos = (0.01, 0.1, 1.0, 10.0)
-    first = DualQMLWCV(rhos=rhos, lams=LAMS, widths=(16.0,)).fit(X, y)
-    second = DualQMLWCV(rhos=rhos, lams=LAMS, widths=(0.2,)).fit(X, y)
-    model = DualQMLWCV(rhos=rhos, lams=LAMS, widths=(16.0, 0.2)).fit(X, y)
+    first = DualQMLWCV(random_state=0, rhos=rhos, lams=LAMS, widths=(16.0,)).fit(X, y)
+    second = DualQMLWCV(random_state=0, rhos=rhos, lams=LAMS, widths=(0.2,)).fit(X, y)
+    model = DualQMLWCV(random_state=0, rhos=rhos, lams=LAMS, widths=(16.0, 0.2)).fit(
+        X, y
+    )
     rule = RULES.index(first.best_rule_)
     i, j = rhos.index(first.best_rho_), LAMS.index(first.best_lam_)
     nearby = second.cv_losses_[rule, max(i - 1, 0) : i + 2, j]
@@ -245,9 +251,12 @@ def test_other_widths_are_tried_about_the_choice():
 
 
 def test_the_order_of_the_grids_is_that_of_the_losses():
-    forward = DualQMLWCV(**SMALL).fit(X, y)
+    forward = DualQMLWCV(random_state=0, **SMALL).fit(X, y)
     backward = DualQMLWCV(
-        rhos=list(RHOS[::-1]), lams=np.array(LAMS[::-1]), rules=["max", "cosine"]
+        random_state=0,
+        rhos=list(RHOS[::-1]),
+        lams=np.array(LAMS[::-1]),
+        rules=["max", "cosine"],
     ).fit(X, y)
     np.testing.assert_allclose(
         backward.cv_losses_, forward.cv_losses_[::-1, ::-1, ::-1], atol=1e-12
@@ -256,16 +265,17 @@ def test_the_order_of_the_grids_is_that_of_the_losses():
 
 def test_labels_of_any_type_come_back():
     names = np.array([f"person {i}" for i in range(8)])
-    model = DualQMLWCV(**SMALL).fit(X, names[y])
+    model = DualQMLWCV(random_state=0, **SMALL).fit(X, names[y])
     np.testing.assert_array_equal(model.classes_, names)
     np.testing.assert_array_equal(
-        model.predict(NEW), names[DualQMLWCV(**SMALL).fit(X, y).predict(NEW)]
+        model.predict(NEW),
+        names[DualQMLWCV(random_state=0, **SMALL).fit(X, y).predict(NEW)],
     )
 
 
 def test_two_classes_have_one_score():
     rows, labels = make_data([4, 4], 12, centre=False)
-    model = DualQMLWCV(**SMALL).fit(rows, labels)
+    model = DualQMLWCV(random_state=0, **SMALL).fit(rows, labels)
     scores = model.decision_function(rows)
     assert scores.shape == (8,)
     np.testing.assert_array_equal(model.predict(rows), (scores > 0).astype(int))
@@ -275,7 +285,9 @@ def test_two_classes_have_one_score():
 @pytest.mark.parametrize("rules", [("cosine", "max"), ("max", "cosine")])
 def test_with_one_sample_each_there_is_nothing_to_choose_by(rules):
     rows, labels = make_data([1] * 6, 12, centre=False)
-    model = DualQMLWCV(rhos=(0.3, 0.1), lams=(0.7, 0.1), rules=rules).fit(rows, labels)
+    model = DualQMLWCV(
+        random_state=0, rhos=(0.3, 0.1), lams=(0.7, 0.1), rules=rules
+    ).fit(rows, labels)
     assert model.cv_losses_ is None
     assert model.best_rule_ == rules[-1]
     assert model.best_lam_ == 0.7
@@ -287,7 +299,7 @@ def test_with_one_sample_each_there_is_nothing_to_choose_by(rules):
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 def test_classes_of_all_sizes(sizes, kernel):
     rows, labels = make_data(sizes, 20, centre=False)
-    model = DualQMLWCV(**SMALL, kernel=kernel).fit(rows, labels)
+    model = DualQMLWCV(random_state=0, **SMALL, kernel=kernel).fit(rows, labels)
     assert np.isfinite(model.cv_losses_).all()
     assert set(model.qml_.status_) == {"optimal"}
     np.testing.assert_array_equal(model.predict(rows), labels)
@@ -299,13 +311,13 @@ def test_classes_of_all_sizes(sizes, kernel):
 @pytest.mark.parametrize("name", ["rhos", "lams", "widths"])
 def test_invalid_grids_are_errors_that_name_them(name, values):
     with pytest.raises(ValueError, match=name):
-        DualQMLWCV(**{name: values}).fit(X, y)
+        DualQMLWCV(random_state=0, **{name: values}).fit(X, y)
 
 
 @pytest.mark.parametrize("rules", [(), ("min",), ("max", "min"), [["max"]], "max"])
 def test_invalid_rules_are_errors_that_name_them(rules):
     with pytest.raises(ValueError, match="rules"):
-        DualQMLWCV(rules=rules).fit(X, y)
+        DualQMLWCV(random_state=0, rules=rules).fit(X, y)
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
@@ -313,7 +325,9 @@ def test_invalid_rules_are_errors_that_name_them(rules):
 def test_a_row_of_zeros_does_no_harm(kernel, image_shape):
     rows = X.copy()
     rows[4] = 0.0
-    model = DualQMLWCV(**SMALL, kernel=kernel, image_shape=image_shape).fit(rows, y)
+    model = DualQMLWCV(
+        random_state=0, **SMALL, kernel=kernel, image_shape=image_shape
+    ).fit(rows, y)
     assert np.isfinite(model.cv_losses_).all()
     assert np.isfinite(model.decision_function(rows)).all()
     assert set(model.qml_.status_) == {"optimal"}
@@ -325,7 +339,7 @@ def test_copies_within_and_across_classes_do_no_harm(kernel):
     rows[1] = rows[0]
     rows[10] = rows[11] = rows[9]  # a class of copies only
     rows[6] = rows[3]
-    model = DualQMLWCV(**SMALL, kernel=kernel).fit(rows, y)
+    model = DualQMLWCV(random_state=0, **SMALL, kernel=kernel).fit(rows, y)
     assert np.isfinite(model.cv_losses_).all()
     assert set(model.qml_.status_) == {"optimal"}
     apart = ~np.isin(y, [1, 2])
@@ -338,7 +352,9 @@ def test_digits_are_read_about_as_well_as_by_the_nearest_sample():
     ours, nearest = [], []
     for seed in range(4):
         known, asked = split(labels, 10, seed)
-        model = DualQMLWCV(image_shape=(8, 8)).fit(digits[known], labels[known])
+        model = DualQMLWCV(random_state=0, image_shape=(8, 8)).fit(
+            digits[known], labels[known]
+        )
         assert set(model.qml_.status_) == {"optimal"}
         ours.append(model.score(digits[asked], labels[asked]))
         simple = NearestSample().fit(digits[known], labels[known])
@@ -352,7 +368,9 @@ def test_embeddings_of_many_samples_and_few_features():
     labels = np.repeat(np.arange(40), 10)
     centres = rng.normal(size=(40, 16))
     rows, new = (centres[labels] + 0.35 * rng.normal(size=(400, 16)) for _ in range(2))
-    model = DualQMLWCV(**SMALL, kernel="linear", n_jobs=1).fit(rows, labels)
+    model = DualQMLWCV(random_state=0, **SMALL, kernel="linear", n_jobs=1).fit(
+        rows, labels
+    )
     assert model.metric_.transform(rows).shape == (400, 16)
     assert set(model.qml_.status_) == {"optimal"}
     assert model.score(new, labels) > 0.95

@@ -87,7 +87,7 @@ def test_more_curvature_is_allowed_by_a_larger_theta():
     _, points = half_circle(150)
     X = rotated(points, 40)
     counts = [
-        MLE(theta=theta, n_components=1).fit(X, halves(150)).n_patches_
+        MLE(random_state=0, theta=theta, n_components=1).fit(X, halves(150)).n_patches_
         for theta in (1.0, 1.01, 1.1, np.inf)
     ]
     assert counts == sorted(counts, reverse=True)
@@ -115,7 +115,9 @@ def test_nonlinearity_of_copies_is_one():
 def test_a_flat_sheet_is_one_patch_and_keeps_its_distances():
     sheet = flat_sheet(600)
     X = rotated(sheet, 40)
-    mle = MLE(theta=1.5, n_components=2, whiten=False).fit(X, halves(600))
+    mle = MLE(random_state=0, theta=1.5, n_components=2, whiten=False).fit(
+        X, halves(600)
+    )
     assert mle.n_patches_ == 1
     new = flat_sheet(100, seed=1)
     for points in (sheet, new):
@@ -126,7 +128,9 @@ def test_a_flat_sheet_is_one_patch_and_keeps_its_distances():
 def test_a_bent_line_is_straightened():
     angles, points = half_circle(300)
     X = rotated(points, 40)
-    mle = MLE(theta=1.02, n_components=1, whiten=False).fit(X, halves(300))
+    mle = MLE(random_state=0, theta=1.02, n_components=1, whiten=False).fit(
+        X, halves(300)
+    )
     assert mle.n_patches_ > 2
     assert abs(np.corrcoef(mle.embedding_[:, 0], angles)[0, 1]) > 0.999
     new_angles, new = half_circle(100, seed=1)
@@ -136,7 +140,7 @@ def test_a_bent_line_is_straightened():
 
 def test_one_patch_is_a_linear_map():
     X, y = make_data([5] * 8, 60, noise=1.0)
-    mle = MLE(theta=np.inf).fit(X, y)
+    mle = MLE(random_state=0, theta=np.inf).fit(X, y)
     assert mle.n_patches_ == 1
     np.testing.assert_array_equal(mle.patches_, 0)
     rng = np.random.default_rng(1)
@@ -145,7 +149,7 @@ def test_one_patch_is_a_linear_map():
     expected = 0.3 * mle.transform(a) + 0.7 * mle.transform(b)
     np.testing.assert_allclose(blend, expected, atol=1e-9)
     # Several patches are not.
-    mle = MLE(theta=1.0).fit(X, y)
+    mle = MLE(random_state=0, theta=1.0).fit(X, y)
     assert mle.n_patches_ > 1
     difference = mle.transform(0.3 * a + 0.7 * b)
     difference -= 0.3 * mle.transform(a) + 0.7 * mle.transform(b)
@@ -154,7 +158,7 @@ def test_one_patch_is_a_linear_map():
 
 def test_small_patches_reproduce_the_embedding():
     X, y = make_data([3] * 12, 200, noise=1.0)
-    mle = MLE(n_neighbors=3, theta=1.05).fit(X, y)
+    mle = MLE(random_state=0, n_neighbors=3, theta=1.05).fit(X, y)
     largest = np.bincount(mle.patches_).max()
     assert 2 <= largest <= mle.embedding_.shape[1] + 1
     assert mle.n_patches_ > 1
@@ -261,7 +265,9 @@ def test_the_order_of_rows_does_not_matter(seed, lda, whiten):
 def test_what_is_learnt_of_the_training_samples_is_in_their_order():
     data, labels = make_data([12] * 5, 10)
     shuffled = np.random.default_rng(0).permutation(60)
-    model = MLE(theta=1.02, n_neighbors=4).fit(data[shuffled], labels[shuffled])
+    model = MLE(random_state=0, theta=1.02, n_neighbors=4).fit(
+        data[shuffled], labels[shuffled]
+    )
     assert model.n_patches_ > 1
     Z = (data[shuffled] - model.mean_) @ model.components_.T
     for patch, centre in enumerate(model._maps.centres):
@@ -273,18 +279,20 @@ def test_what_is_learnt_of_the_training_samples_is_in_their_order():
 def test_labels_matter_only_for_the_discriminant_analysis():
     X, y = make_data([4] * 8, 60, noise=1.0)
     other = np.roll(y, 2)
-    plain = MLE().fit(X, y)
+    plain = MLE(random_state=0).fit(X, y)
     assert plain.discriminants_ is None
-    np.testing.assert_array_equal(plain.transform(X), MLE().fit(X, other).transform(X))
-    one = MLE(lda=True).fit(X, y).transform(X)
-    two = MLE(lda=True).fit(X, other).transform(X)
+    np.testing.assert_array_equal(
+        plain.transform(X), MLE(random_state=0).fit(X, other).transform(X)
+    )
+    one = MLE(random_state=0, lda=True).fit(X, y).transform(X)
+    two = MLE(random_state=0, lda=True).fit(X, other).transform(X)
     assert np.abs(cosine_similarity(one) - cosine_similarity(two)).max() > 0.01
 
 
 def test_discriminant_analysis_follows_the_embedding():
     X, y = make_data([4] * 5, 60, noise=1.0)
-    plain = MLE(n_components=9).fit(X, y)
-    mle = MLE(n_components=9, lda=True, shrinkage=0.3).fit(X, y)
+    plain = MLE(random_state=0, n_components=9).fit(X, y)
+    mle = MLE(random_state=0, n_components=9, lda=True, shrinkage=0.3).fit(X, y)
     assert plain.transform(X).shape == (20, 9)
     assert mle.transform(X).shape == (20, 4)
     assert list(mle.get_feature_names_out()) == ["mle0", "mle1", "mle2", "mle3"]
@@ -298,23 +306,25 @@ def test_discriminant_analysis_follows_the_embedding():
 
 def test_discriminant_analysis_is_left_out_with_one_sample_in_every_class():
     X, y = make_data([1] * 9, 60)
-    mle = MLE(lda=True).fit(X, y)
+    mle = MLE(random_state=0, lda=True).fit(X, y)
     assert mle.discriminants_ is None
-    np.testing.assert_array_equal(mle.transform(X), MLE().fit(X, y).transform(X))
+    np.testing.assert_array_equal(
+        mle.transform(X), MLE(random_state=0).fit(X, y).transform(X)
+    )
 
 
 def test_whitening_makes_the_scale_of_features_irrelevant():
     X, y = make_data([6] * 6, 5, noise=1.0, unit=False)
     stretched = X * [1.0, 10.0, 0.1, 1.0, 5.0]
     options = {"energy": 1.0, "n_components": 4}
-    one = MLE(**options).fit(X, y).transform(X)
-    two = MLE(**options).fit(stretched, y).transform(stretched)
+    one = MLE(random_state=0, **options).fit(X, y).transform(X)
+    two = MLE(random_state=0, **options).fit(stretched, y).transform(stretched)
     np.testing.assert_allclose(
         cosine_similarity(one), cosine_similarity(two), atol=1e-6
     )
     options["whiten"] = False
-    one = MLE(**options).fit(X, y).transform(X)
-    two = MLE(**options).fit(stretched, y).transform(stretched)
+    one = MLE(random_state=0, **options).fit(X, y).transform(X)
+    two = MLE(random_state=0, **options).fit(stretched, y).transform(stretched)
     assert np.abs(cosine_similarity(one) - cosine_similarity(two)).max() > 0.01
 
 
@@ -323,7 +333,7 @@ def test_whitening_makes_the_scale_of_features_irrelevant():
 def test_copies_of_samples_are_allowed_and_share_their_features(whiten, copies):
     X, y = make_data([3] * 4, 30)
     X, y = np.tile(X, (copies, 1)), np.tile(y, copies)
-    mle = MLE(whiten=whiten).fit(X, y)
+    mle = MLE(random_state=0, whiten=whiten).fit(X, y)
     features = mle.transform(X)
     assert np.isfinite(features).all()
     np.testing.assert_allclose(features, np.tile(features[:12], (copies, 1)))
@@ -335,14 +345,14 @@ def test_copies_of_samples_are_allowed_and_share_their_features(whiten, copies):
 def test_groups_far_apart_are_connected():
     X, y = make_data([10, 10], 30)
     X[y == 1] += 1000.0
-    mle = MLE(n_neighbors=2, whiten=False).fit(X, y)
+    mle = MLE(random_state=0, n_neighbors=2, whiten=False).fit(X, y)
     assert mle.n_neighbors_ == 10
     assert np.isfinite(mle.embedding_).all()
 
 
 def test_batches_do_not_change_the_features(monkeypatch):
     X, y = make_data([6] * 6, 30)
-    mle = MLE().fit(X, y)
+    mle = MLE(random_state=0).fit(X, y)
     whole = mle.transform(X)
     monkeypatch.setattr(module, "BATCH_SIZE", 5)
     np.testing.assert_allclose(mle.transform(X), whole, atol=1e-10)
@@ -350,7 +360,7 @@ def test_batches_do_not_change_the_features(monkeypatch):
 
 def test_single_precision_is_kept():
     X, y = make_data([6] * 6, 30)
-    mle = MLE().fit(X, y)
+    mle = MLE(random_state=0).fit(X, y)
     single = mle.transform(X.astype(np.float32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, mle.transform(X), atol=1e-4)

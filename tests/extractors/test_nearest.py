@@ -62,7 +62,7 @@ def test_ties_go_to_the_first_training_sample(metric):
 
 def test_a_single_feature_is_compared_by_distance():
     model = NearestSample().fit([[1.0], [5.0]], ["low", "high"])
-    assert model.metric_ == "euclidean"
+    assert model.effective_metric_ == "euclidean"
     assert list(model.predict([[2.0], [4.0]])) == ["low", "high"]
 
 

@@ -11,6 +11,9 @@ from dualqml.extractors.prepared_samples import (
     PreparedSamples,
     ProductCache,
     _bucket_of,
+    fit_prepared,
+    needs_products,
+    prepare_samples,
 )
 
 NAMES = [f"person {number}" for number in range(40)]
@@ -120,19 +123,19 @@ def test_known_products_change_nothing_that_is_learnt(kernel, shape):
     codes = np.repeat(np.arange(8), 3)
     X = rng.normal(size=(8, 64))[codes] + 0.5 * rng.normal(size=(24, 64))
     model = DualQMLW(kernel=kernel, image_shape=shape, rule="max")
-    parts = {NAMES[c]: model.prepare(X[codes == c]) for c in range(8)}
-    assert model.uses_products(24, 64)
+    parts = {NAMES[c]: prepare_samples(model, X[codes == c]) for c in range(8)}
+    assert needs_products(model, 24, 64)
     samples, order = ProductCache().joined(parts)
     assert samples.tangents is None
     new = rng.normal(size=(5, 64))
     expected = model.fit(X, codes).transform(new)
-    found = model.fit_prepared(samples, codes[order]).transform(new)
+    found = fit_prepared(model, samples, codes[order]).transform(new)
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_products_are_for_kernels_and_for_few_samples():
-    assert DualQMLW(kernel="rbf").uses_products(5000, 10)
-    assert DualQMLW(kernel="auto").uses_products(3000, 10)
-    assert not DualQMLW(kernel="auto").uses_products(3001, 10)
-    assert DualQMLW(kernel="linear").uses_products(10, 10)
-    assert not DualQMLW(kernel="linear").uses_products(11, 10)
+    assert needs_products(DualQMLW(kernel="rbf"), 5000, 10)
+    assert needs_products(DualQMLW(kernel="auto"), 3000, 10)
+    assert not needs_products(DualQMLW(kernel="auto"), 3001, 10)
+    assert needs_products(DualQMLW(kernel="linear"), 10, 10)
+    assert not needs_products(DualQMLW(kernel="linear"), 11, 10)

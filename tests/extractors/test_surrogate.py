@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualqml.extractors._surrogate import PinnedFilters, class_blocks
+from dualqml.extractors._surrogate import SurrogateFilters, class_blocks
 from tests.problems import make_data
 
 
@@ -23,11 +23,11 @@ def slow_filters(Z, codes, lam):
 
 
 def both_forms(Z, probes, codes, lam):
-    for dual in (True, False):
-        filters = PinnedFilters(Z, probes, codes)
-        if filters.dual != dual:
-            filters.dual = dual
-            if dual:
+    for by_samples in (True, False):
+        filters = SurrogateFilters(Z, probes, codes)
+        if filters.uses_samples != by_samples:
+            filters.uses_samples = by_samples
+            if by_samples:
                 filters.gram = filters.Z @ filters.Z.T
                 filters.cross = probes @ filters.Z.T
             else:
@@ -71,25 +71,27 @@ def test_both_forms_are_the_filters_of_the_constrained_problem(
     check(Z, probes, codes, lam)
 
 
-@pytest.mark.parametrize(("n_samples", "dual"), [(12, True), (15, True), (16, False)])
-def test_the_form_is_chosen_by_the_shape(n_samples, dual, rng):
+@pytest.mark.parametrize(
+    ("n_samples", "by_samples"), [(12, True), (15, True), (16, False)]
+)
+def test_the_form_is_chosen_by_the_shape(n_samples, by_samples, rng):
     Z = rng.normal(size=(n_samples, 10))
-    assert PinnedFilters(Z, Z, np.arange(n_samples) % 4).dual == dual
+    assert SurrogateFilters(Z, Z, np.arange(n_samples) % 4).uses_samples == by_samples
 
 
 def test_the_two_forms_agree_when_chosen_by_shape(rng):
-    # Zero features change no scalar product, but make the dual form the choice.
+    # Zero features change no scalar product, but make the by_samples form the choice.
     Z, codes = shuffled([3, 4, 2, 4, 3, 4], 10, seed=2)
     probes = rng.normal(size=(5, 10))
-    primal = PinnedFilters(Z, probes, codes)
-    dual = PinnedFilters(
+    by_features = SurrogateFilters(Z, probes, codes)
+    by_samples = SurrogateFilters(
         *(np.hstack([rows, np.zeros((len(rows), 40))]) for rows in (Z, probes)), codes
     )
-    assert dual.dual
-    assert not primal.dual
+    assert by_samples.uses_samples
+    assert not by_features.uses_samples
     for lam in (0.03, 1.0):
         for ours, theirs in zip(
-            primal.responses(lam), dual.responses(lam), strict=True
+            by_features.responses(lam), by_samples.responses(lam), strict=True
         ):
             np.testing.assert_allclose(ours, theirs, atol=1e-7)
 
@@ -98,9 +100,9 @@ def test_filters_of_one_lam_do_not_change_those_of_another(rng):
     Z, codes = shuffled([3, 4, 2], 20, seed=1)
     for n_features in (20, 4):
         part = Z[:, :n_features]
-        reused = PinnedFilters(part, part, codes)
+        reused = SurrogateFilters(part, part, codes)
         reused.responses(10.0)
-        fresh = PinnedFilters(part, part, codes)
+        fresh = SurrogateFilters(part, part, codes)
         for ours, theirs in zip(
             reused.responses(0.1), fresh.responses(0.1), strict=True
         ):
@@ -152,9 +154,9 @@ def test_a_sample_of_zeros_changes_nothing_and_is_not_nan(n_features, rng):
 def test_the_order_of_the_samples_does_not_matter(n_features, seed):
     Z, codes = make_data([2, 3, 1, 3], n_features, seed=seed, centre=False)
     probes = Z[::2] + 0.1
-    training, asked = PinnedFilters(Z, probes, codes).responses(0.3)
+    training, asked = SurrogateFilters(Z, probes, codes).responses(0.3)
     order = np.random.default_rng(seed).permutation(codes.size)
-    again, asked_again = PinnedFilters(Z[order], probes, codes[order]).responses(0.3)
+    again, asked_again = SurrogateFilters(Z[order], probes, codes[order]).responses(0.3)
     np.testing.assert_allclose(again, training[order], atol=1e-6)
     np.testing.assert_allclose(asked_again, asked, atol=1e-6)
 

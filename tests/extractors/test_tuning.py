@@ -231,7 +231,7 @@ def test_losses_are_those_of_a_loop_by_hand(labels):
 def test_other_classifiers_are_fitted_to_the_gallery(recorded):
     data = X.copy()
     data[:, 0] = np.arange(36)  # so that rows know who they are
-    RankSearchCV(Recorder(), {"value": [0.0]}).fit(data, y)
+    RankSearchCV(Recorder(), {"value": [0.0]}, random_state=0).fit(data, y)
     folds = recognition_folds(y, 0)
     assert len(recorded) == 2 * len(folds) + 1
     for fold, few, all_ in zip(folds, recorded[::2], recorded[1::2], strict=False):
@@ -244,7 +244,7 @@ def test_the_last_step_of_a_pipeline_is_fitted_to_the_gallery(recorded):
     data = X.copy()
     data[:, 0] = np.arange(36)
     pipeline = Pipeline([("keep", "passthrough"), ("classify", Recorder())])
-    RankSearchCV(pipeline, {"classify__value": [0.0]}).fit(data, y)
+    RankSearchCV(pipeline, {"classify__value": [0.0]}, random_state=0).fit(data, y)
     for rows, fold in zip(recorded[::2], recognition_folds(y, 0), strict=False):
         np.testing.assert_array_equal(rows, fold.gallery)
 
@@ -253,7 +253,9 @@ def test_the_last_step_of_a_pipeline_is_fitted_to_the_gallery(recorded):
 def test_the_nearest_sample_alone_has_nothing_to_learn(pipeline):
     model = Pipeline([("n", NearestSample())]) if pipeline else NearestSample()
     name = "n__metric" if pipeline else "metric"
-    search = RankSearchCV(model, {name: ["cosine", "euclidean"]}).fit(X, y)
+    search = RankSearchCV(model, {name: ["cosine", "euclidean"]}, random_state=0).fit(
+        X, y
+    )
     losses = []
     for metric in ("cosine", "euclidean"):
         own = []
@@ -267,7 +269,9 @@ def test_the_nearest_sample_alone_has_nothing_to_learn(pipeline):
 
 
 def test_ties_go_to_the_first_candidate():
-    search = RankSearchCV(Recorder(), {"value": [3.0, 1.0, 2.0]}).fit(X, y)
+    search = RankSearchCV(Recorder(), {"value": [3.0, 1.0, 2.0]}, random_state=0).fit(
+        X, y
+    )
     assert np.ptp(search.cv_results_["loss"]) == 0.0
     assert search.best_params_ == {"value": 3.0}
 
@@ -276,7 +280,7 @@ def test_two_classes():
     data, labels = make_data([5, 5], 12, noise=2.0, unit=False)
     grid = {"shrinkage": [0.9, 0.1]}
     model = LinearDiscriminantAnalysis(solver="lsqr")
-    search = RankSearchCV(model, grid).fit(data, labels)
+    search = RankSearchCV(model, grid, random_state=0).fit(data, labels)
     for candidate, loss in zip([0.9, 0.1], search.cv_results_["loss"], strict=True):
         missed = []
         for fold in recognition_folds(labels, 0):
@@ -292,7 +296,9 @@ def test_two_classes():
 
 @pytest.mark.parametrize("error", [ValueError("no"), DualQMLError("no")])
 def test_a_candidate_that_fails_is_not_chosen(error):
-    search = RankSearchCV(Recorder(), {"error": [error, None]}).fit(X, y)
+    search = RankSearchCV(Recorder(), {"error": [error, None]}, random_state=0).fit(
+        X, y
+    )
     assert search.best_params_ == {"error": None}
     assert search.cv_results_["loss"][0] == np.inf
     assert np.isfinite(search.cv_results_["loss"][1])
@@ -301,25 +307,27 @@ def test_a_candidate_that_fails_is_not_chosen(error):
 def test_the_last_error_is_raised_where_all_fail():
     errors = [ValueError("first"), DualQMLError("last")]
     with pytest.raises(DualQMLError, match="last"):
-        RankSearchCV(Recorder(), {"error": errors}).fit(X, y)
+        RankSearchCV(Recorder(), {"error": errors}, random_state=0).fit(X, y)
 
 
 def test_other_errors_are_not_hidden():
     grid = {"error": [TypeError("a bug"), None]}
     with pytest.raises(TypeError, match="a bug"):
-        RankSearchCV(Recorder(), grid).fit(X, y)
+        RankSearchCV(Recorder(), grid, random_state=0).fit(X, y)
 
 
 def test_unknown_parameters_are_an_error():
     with pytest.raises(ValueError, match="Invalid parameter 'mu'"):
-        RankSearchCV(fisher(), {"mu": [1.0], "fisherfaces__shrinkage": [0.1]}).fit(X, y)
+        RankSearchCV(
+            fisher(), {"mu": [1.0], "fisherfaces__shrinkage": [0.1]}, random_state=0
+        ).fit(X, y)
     with pytest.raises(ValueError, match="param_grid"):
-        RankSearchCV(fisher(), 3).fit(X, y)
+        RankSearchCV(fisher(), 3, random_state=0).fit(X, y)
 
 
 def test_one_sample_per_class_takes_the_first_candidate():
     data, labels = make_data([1] * 6, 20)
-    search = RankSearchCV(fisher(), GRID).fit(data, labels)
+    search = RankSearchCV(fisher(), GRID, random_state=0).fit(data, labels)
     assert search.best_params_ == {"fisherfaces__shrinkage": 0.1}
     assert np.isnan(search.cv_results_["loss"]).all()
     assert search.score(data, labels) == 1.0
@@ -327,13 +335,14 @@ def test_one_sample_per_class_takes_the_first_candidate():
 
 def test_some_classes_of_one_sample():
     data, labels = make_data([1, 2, 3, 1, 5], 20, noise=1.0)
-    search = RankSearchCV(fisher(), GRID).fit(data, labels)
+    search = RankSearchCV(fisher(), GRID, random_state=0).fit(data, labels)
     assert np.isfinite(search.cv_results_["loss"]).all()
 
 
 def test_results_do_not_depend_on_the_number_of_threads():
     one, two = (
-        RankSearchCV(fisher(), GRID, n_jobs=n_jobs).fit(X, y) for n_jobs in (1, 2)
+        RankSearchCV(fisher(), GRID, n_jobs=n_jobs, random_state=0).fit(X, y)
+        for n_jobs in (1, 2)
     )
     np.testing.assert_array_equal(one.cv_results_["loss"], two.cv_results_["loss"])
     assert one.best_params_ == two.best_params_
@@ -352,7 +361,7 @@ def test_random_state_deals_the_folds():
 def test_estimator_and_candidates_are_not_touched():
     estimator, value = fisher(), ERE(mu=2.0)
     grid = {"fisherfaces": [value, Fisherfaces()]}
-    search = RankSearchCV(estimator, grid).fit(X, y)
+    search = RankSearchCV(estimator, grid, random_state=0).fit(X, y)
     assert not hasattr(value, "components_")
     assert not hasattr(estimator[0], "components_")
     assert search.estimator is estimator
@@ -363,7 +372,7 @@ def test_estimator_and_candidates_are_not_touched():
 
 def test_a_list_of_grids():
     grids = [{"fisherfaces__shrinkage": [0.1]}, {"fisherfaces": [ERE()]}]
-    search = RankSearchCV(fisher(), grids).fit(X, y)
+    search = RankSearchCV(fisher(), grids, random_state=0).fit(X, y)
     assert len(search.cv_results_["params"]) == 2
 
 

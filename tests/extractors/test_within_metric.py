@@ -18,13 +18,13 @@ from dualqml.extractors.within_metric import (
 )
 from dualqml.images.descriptors import local_descriptors
 from dualqml.images.tangents import tangent_features, tangent_images
-from tests.geometries import (
+from tests.coordinate_systems import (
     SHAPE,
     bandwidth_of,
-    by_geometry,
+    by_system,
     everyone,
     fold_of,
-    make_geometry,
+    make_system,
     slow_coordinates,
 )
 from tests.problems import make_data
@@ -49,7 +49,7 @@ def slow_gram(kind, X, codes, tangents, rho, kappa):
     return A @ np.linalg.solve(within + rho * prior, A.T)
 
 
-@by_geometry
+@by_system
 @pytest.mark.parametrize("images", [False, True])
 @settings(max_examples=8, deadline=None)
 @given(
@@ -62,10 +62,10 @@ def slow_gram(kind, X, codes, tangents, rho, kappa):
 def test_one_eigenproblem_serves_every_rho(kind, images, sizes, kappa, seed):
     X, codes = make_data(sizes, 24, seed=seed, centre=False)
     tangents = tangent_images(X, SHAPE) if images else None
-    placement = make_geometry(kind, X, tangents).restricted(everyone(X))
-    assert (placement.tangent_scatter is None) != images
-    spectrum = within_spectrum(placement, codes, kappa)
-    projected = placement.training @ spectrum.directions
+    learnt = make_system(kind, X, tangents).learnt_from(everyone(X))
+    assert (learnt.tangent_scatter is None) != images
+    spectrum = within_spectrum(learnt, codes, kappa)
+    projected = learnt.training @ spectrum.directions
     assert (np.diff(spectrum.variances) >= 0).all()
     for rho in (0.01, 0.3, 5.0):
         expected = slow_gram(
@@ -81,7 +81,7 @@ def test_one_eigenproblem_serves_every_rho(kind, images, sizes, kappa, seed):
         )
 
 
-@by_geometry
+@by_system
 @pytest.mark.parametrize("images", [False, True])
 @pytest.mark.parametrize("copies", [1, 2])
 @settings(max_examples=8, deadline=None)
@@ -95,22 +95,22 @@ def test_one_rho_is_the_spectrum_at_it(kind, images, copies, sizes, kappa, rho, 
     X, codes = make_data(sizes, 24, seed=seed, centre=False)
     X, codes = np.repeat(X, copies, axis=0), np.repeat(codes, copies)
     tangents = tangent_images(X, SHAPE) if images else None
-    placement = make_geometry(kind, X, tangents).restricted(everyone(X))
-    before = [np.array(placement.training), np.array(placement.projector)]
-    training, coefficients = whitened_at(placement, codes, kappa=kappa, rho=rho)
-    spectrum = within_spectrum(placement, codes, kappa)
+    learnt = make_system(kind, X, tangents).learnt_from(everyone(X))
+    before = [np.array(learnt.training), np.array(learnt.projector)]
+    training, coefficients = whitened_at(learnt, codes, kappa=kappa, rho=rho)
+    spectrum = within_spectrum(learnt, codes, kappa)
     scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
-    expected = placement.training @ scaled
+    expected = learnt.training @ scaled
     # Any rotation serves as well.
     gram = expected @ expected.T
     atol = 1e-7 * np.abs(gram).max()
     np.testing.assert_allclose(training @ training.T, gram, atol=atol)
-    cross = expected @ (placement.projector @ scaled).T
+    cross = expected @ (learnt.projector @ scaled).T
     np.testing.assert_allclose(
         training @ coefficients.T, cross, atol=1e-7 * np.abs(cross).max()
     )
-    np.testing.assert_array_equal(placement.training, before[0])
-    np.testing.assert_array_equal(placement.projector, before[1])
+    np.testing.assert_array_equal(learnt.training, before[0])
+    np.testing.assert_array_equal(learnt.projector, before[1])
 
 
 @pytest.mark.parametrize("rho", [1e-9, 1e-13])
@@ -118,19 +118,19 @@ def test_a_small_rho_keeps_its_digits(rho):
     # Fewer contrasts than half of the directions: those without variance count most.
     X, codes = make_data([2] * 5 + [1] * 8, 24, noise=1.0, centre=False)
     tangents = tangent_images(X, SHAPE)
-    placement = make_geometry("gram", X, tangents).restricted(everyone(X))
-    training, _ = whitened_at(placement, codes, kappa=0.2, rho=rho)
+    learnt = make_system("gram", X, tangents).learnt_from(everyone(X))
+    training, _ = whitened_at(learnt, codes, kappa=0.2, rho=rho)
     # A sum of matrices would lose the prior; the spectrum keeps them apart.
-    spectrum = within_spectrum(placement, codes, 0.2)
-    expected = spectrum.whitened(placement.training @ spectrum.directions, rho)
+    spectrum = within_spectrum(learnt, codes, 0.2)
+    expected = spectrum.whitened(learnt.training @ spectrum.directions, rho)
     units = unit_rows(training)
     np.testing.assert_allclose(units @ units.T, expected @ expected.T, atol=1e-9)
 
 
 def test_a_rho_of_nothing_has_a_metric_still():
     X, codes = make_data([4, 4, 4], 24, centre=False)
-    placement = make_geometry("input", X, None).restricted(everyone(X))
-    training, coefficients = whitened_at(placement, codes, kappa=0.2, rho=1e-300)
+    learnt = make_system("input", X, None).learnt_from(everyone(X))
+    training, coefficients = whitened_at(learnt, codes, kappa=0.2, rho=1e-300)
     assert np.isfinite(training).all()
     assert np.isfinite(coefficients).all()
     # Directions in which nobody varies are all that counts, and there samples of a
@@ -146,22 +146,22 @@ def test_both_ways_to_linear_coordinates_give_the_same_metric(images):
     tangents = tangent_images(X, SHAPE) if images else None
     grams = []
     for kind in ("input", "gram"):
-        placement = make_geometry(kind, X, tangents).restricted(everyone(X))
-        rows, _ = whitened_at(placement, codes, kappa=0.2, rho=0.1)
+        learnt = make_system(kind, X, tangents).learnt_from(everyone(X))
+        rows, _ = whitened_at(learnt, codes, kappa=0.2, rho=0.1)
         grams.append(rows @ rows.T)
     np.testing.assert_allclose(*grams, atol=1e-9 * np.abs(grams[0]).max())
 
 
-@by_geometry
+@by_system
 @pytest.mark.parametrize("kappa", [0.0, 0.3, 1.0])
 def test_the_eigenvectors_diagonalise_both_matrices(kind, kappa):
     X, codes = make_data([3, 2, 4, 1], 24, centre=False)
-    geometry = make_geometry(kind, X, tangent_images(X, SHAPE))
-    placement = geometry.restricted(everyone(X))
-    before = placement.tangent_scatter.copy()
-    spectrum = within_spectrum(placement, codes, kappa)
-    np.testing.assert_array_equal(placement.tangent_scatter, before)
-    A, E = placement.training, spectrum.directions
+    system = make_system(kind, X, tangent_images(X, SHAPE))
+    learnt = system.learnt_from(everyone(X))
+    before = learnt.tangent_scatter.copy()
+    spectrum = within_spectrum(learnt, codes, kappa)
+    np.testing.assert_array_equal(learnt.tangent_scatter, before)
+    A, E = learnt.training, spectrum.directions
     means = np.array([A[codes == c].mean(axis=0) for c in range(4)])
     within = (A - means[codes]).T @ (A - means[codes])
     within /= np.trace(within)
@@ -175,7 +175,7 @@ def test_the_eigenvectors_diagonalise_both_matrices(kind, kappa):
     )
 
 
-@by_geometry
+@by_system
 def test_samples_are_placed_where_the_metric_would_put_them(kind):
     X, codes = make_data([4] * 6, 24, noise=1.0, centre=False)
     train, held_out = fold_of(24)
@@ -185,45 +185,45 @@ def test_samples_are_placed_where_the_metric_would_put_them(kind):
         kernel="rbf" if kind == "rbf" else "linear",
         width=bandwidth_of(X) / bandwidth_of(X[train], 1.0),
     ).fit(X[train], codes[train])
-    geometry = make_geometry(kind, X, None)
-    placement = geometry.restricted(train)
-    spectrum = within_spectrum(placement, codes[train], metric.kappa)
+    system = make_system(kind, X, None)
+    learnt = system.learnt_from(train)
+    spectrum = within_spectrum(learnt, codes[train], metric.kappa)
     known, asked = (
         spectrum.whitened(rows @ spectrum.directions, 0.3)
-        for rows in (placement.training, geometry.place(placement, train, held_out))
+        for rows in (learnt.training, system.coordinates_of(learnt, train, held_out))
     )
     expected = metric.transform(X[held_out]) @ metric.transform(X[train]).T
     np.testing.assert_allclose(asked @ known.T, expected, atol=1e-8)
 
 
-@by_geometry
+@by_system
 @pytest.mark.parametrize("copies", [1, 3])
 @pytest.mark.parametrize("images", [False, True])
 def test_without_differences_in_a_class_the_prior_is_all_there_is(kind, copies, images):
     X, codes = make_data([1] * 7, 24, centre=False)
     X, codes = np.repeat(X, copies, axis=0), np.repeat(codes, copies)
-    geometry = make_geometry(kind, X, tangent_images(X, SHAPE) if images else None)
-    placement = geometry.restricted(everyone(X))
-    assert placement.training.shape[1] == 6
-    spectrum = within_spectrum(placement, codes, 0.2)
+    system = make_system(kind, X, tangent_images(X, SHAPE) if images else None)
+    learnt = system.learnt_from(everyone(X))
+    assert learnt.training.shape[1] == 6
+    spectrum = within_spectrum(learnt, codes, 0.2)
     np.testing.assert_array_equal(spectrum.variances, 0.0)
-    projected = placement.training @ spectrum.directions
+    projected = learnt.training @ spectrum.directions
     whitened = [spectrum.whitened(projected, rho) for rho in (0.01, 10.0)]
     assert np.isfinite(whitened[0]).all()
     # Then rho has no effect.
     np.testing.assert_allclose(*whitened, atol=1e-10)
 
 
-@by_geometry
+@by_system
 def test_a_motion_that_changes_nothing_is_left_out(kind):
     X, codes = make_data([3, 2, 4], 24, centre=False)
     tangents = tangent_images(X, SHAPE)
     tangents[[1, 4]] = 0.0
     grams = []
     for part in (tangents, tangents[[0, 2, 3, 5]]):
-        placement = make_geometry(kind, X, part).restricted(everyone(X))
-        spectrum = within_spectrum(placement, codes, 0.2)
-        rows = spectrum.whitened(placement.training @ spectrum.directions, 0.3)
+        learnt = make_system(kind, X, part).learnt_from(everyone(X))
+        spectrum = within_spectrum(learnt, codes, 0.2)
+        rows = spectrum.whitened(learnt.training @ spectrum.directions, 0.3)
         grams.append(rows @ rows.T)
     np.testing.assert_allclose(*grams, atol=1e-9)
 
@@ -277,7 +277,7 @@ def test_features_have_unit_norm(options):
 @by_options
 def test_training_samples_are_transformed_to_what_was_learnt(options):
     metric = WithinMetric(**options)
-    learnt = metric.learn(metric.geometry(metric.prepare(X)), y)
+    learnt = metric._learn(metric._coordinate_system(metric._prepare(X)), y)
     fitted = WithinMetric(**options).fit(X, y)
     np.testing.assert_allclose(fitted.transform(X), learnt, atol=1e-8)
 
@@ -410,9 +410,9 @@ def test_the_motions_are_those_of_the_rows_that_are_compared(kernel, shape, desc
     else:
         tangents = tangent_features(X, shape, rows_of)
     samples = PreparedSamples(rows, tangents, 36)
-    geometry = WithinMetric(kernel=kernel).geometry(samples)
+    system = WithinMetric(kernel=kernel)._coordinate_system(samples)
     options = {"kernel": kernel, "image_shape": shape, "descriptor": descriptor}
-    expected = WithinMetric(kappa=0.5).learn(geometry, y)
+    expected = WithinMetric(kappa=0.5)._learn(system, y)
     actual = WithinMetric(kappa=0.5, **options).fit(X, y).transform(X)
     np.testing.assert_allclose(actual, expected, atol=1e-8)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from dualqml._saved_state import COUNT, Saved
 from dualqml.extractors import NearestSample
 from dualqml.persistence import codec
-from dualqml.persistence._classes import COUNT, SavedClass
 from dualqml.persistence.codec import (
     LONGEST_TEXT,
     Decoder,
@@ -16,6 +16,7 @@ from dualqml.persistence.codec import (
     from_plain,
     to_plain,
 )
+from dualqml.persistence.schema import SavedClass
 from dualqml.persistence.tensors import DTYPES, read_tensors, strict_json, write_tensors
 
 
@@ -206,13 +207,6 @@ def test_long_names_do_not_make_long_messages_or_copies():
     assert len(str(caught.value)) < 1000
 
 
-class Plain:
-    """Neither an estimator nor a dataclass."""
-
-    def __init__(self):
-        raise AssertionError("must not be called")
-
-
 @dataclass(frozen=True)
 class Record:
     count: int
@@ -222,8 +216,7 @@ class Record:
 @pytest.fixture
 def _more_classes(monkeypatch):
     more = {
-        "Plain": SavedClass(Plain, {"n": COUNT}, {"name": COUNT}),
-        "Record": SavedClass(Record, parameters={"count": COUNT}),
+        "Record": SavedClass(Record, Saved(parameters={"count": COUNT})),
     }
     monkeypatch.setattr(codec, "CLASSES", codec.CLASSES | more)
 
@@ -244,21 +237,6 @@ class TestOtherObjects:
         node["object"]["parameters"]["count"] = "3"
         with pytest.raises(ValueProblem, match="count is not a whole number"):
             Decoder({}).decode(node)
-
-    def test_plain_objects_are_made_without_a_call(self):
-        plain = object.__new__(Plain)
-        plain.n = 3
-        found = through_json(plain)
-        assert type(found) is Plain
-        assert vars(found) == {"n": 3}
-
-    def test_plain_objects_need_their_attributes(self):
-        with pytest.raises(ValueProblem, match="n is missing"):
-            through_json(object.__new__(Plain))
-        plain = object.__new__(Plain)
-        plain.n, plain.predict = 3, 4
-        with pytest.raises(ValueProblem, match="predict is an attribute that a file"):
-            through_json(plain)
 
 
 ARRAYS = {

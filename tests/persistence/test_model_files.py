@@ -370,9 +370,18 @@ MODEL_CHANGES = [
     (lambda m: inside(m).update({"class": "KernelLDA"}), "metric is a parameter that"),
     (lambda m: inside(m).pop("attributes"), "is not a value"),
     (lambda m: inside(m)["attributes"].clear(), "does not use"),
-    (lambda m: inside(m)["attributes"].pop("metric_"), "metric_ is missing"),
-    (lambda m: inside(m)["attributes"].update(metric_=1), "metric_ is not str"),
-    (lambda m: inside(m)["attributes"].update(metric_=[]), "metric_ is not str"),
+    (
+        lambda m: inside(m)["attributes"].pop("effective_metric_"),
+        "effective_metric_ is missing",
+    ),
+    (
+        lambda m: inside(m)["attributes"].update(effective_metric_=1),
+        "effective_metric_ is not str",
+    ),
+    (
+        lambda m: inside(m)["attributes"].update(effective_metric_=[]),
+        "effective_metric_ is not str",
+    ),
     (
         lambda m: inside(m)["attributes"].update(n_features_in_=True),
         "n_features_in_ is not a whole number",
@@ -556,7 +565,7 @@ class TestUpgrades:
                     "n_features_in_": 2,
                     "classes_": {"array": {"tensor": "names", "as": "text"}},
                     "codes_": {"array": {"tensor": "codes"}},
-                    "metric_": "cosine",
+                    "effective_metric_": "cosine",
                     "gallery_": {"array": {"tensor": "gallery"}},
                 },
             }

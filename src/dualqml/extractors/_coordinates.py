@@ -25,7 +25,7 @@ _TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)
-class Placement:
+class LearntCoordinates:
     """Coordinates a(x) learnt from some of the training samples.
 
     Attributes
@@ -46,17 +46,19 @@ class Placement:
     tangent_scatter: Array | None
 
 
-class Geometry(Protocol):
+class CoordinateSystem(Protocol):
     """A training set that can be placed from any part of it."""
 
-    def restricted(self, train: Index) -> Placement:
+    def learnt_from(self, train: Index) -> LearntCoordinates:
         """Coordinates learnt from some of the training samples."""
 
-    def place(self, placement: Placement, train: Index, rows: Index) -> Array:
-        """Coordinates of other training samples under such a placement."""
+    def coordinates_of(
+        self, learnt: LearntCoordinates, train: Index, rows: Index
+    ) -> Array:
+        """Coordinates of other training samples under such a learnt."""
 
 
-class InputGeometry:
+class InputCoordinates:
     """Principal coordinates in the space of the samples.
 
     For more samples than features.
@@ -87,7 +89,7 @@ class InputGeometry:
                 self._weights.append(1.0 / trace)
                 self._motion += scatter / trace
 
-    def restricted(self, train: Index) -> Placement:
+    def learnt_from(self, train: Index) -> LearntCoordinates:
         """Coordinates learnt from some of the training samples."""
         pca, motion = self._whole, self._motion
         if train.size < self.inputs.shape[0]:
@@ -97,15 +99,17 @@ class InputGeometry:
                 changes = [tangent[rows] for tangent in self._tangents]
                 motion = motion - _weighted_scatter(changes, self._weights)
         scatter = _in_coordinates(motion, pca.basis) if self._tangents else None
-        return Placement(pca.coordinates, pca.mean, pca.basis, scatter)
+        return LearntCoordinates(pca.coordinates, pca.mean, pca.basis, scatter)
 
-    def place(self, placement: Placement, train: Index, rows: Index) -> Array:
-        """Coordinates of other training samples under such a placement."""
-        centred = self.inputs[rows] - placement.origin
-        return np.asarray(centred @ placement.projector)
+    def coordinates_of(
+        self, learnt: LearntCoordinates, train: Index, rows: Index
+    ) -> Array:
+        """Coordinates of other training samples under such a learnt."""
+        centred = self.inputs[rows] - learnt.origin
+        return np.asarray(centred @ learnt.projector)
 
 
-class PairGeometry:
+class PairwiseCoordinates:
     """Principal coordinates by a matrix of all pairs of samples.
 
     For fewer samples than features, or a kernel.
@@ -123,7 +127,7 @@ class PairGeometry:
     def __init__(self, values: Array, slopes: Array, *, curved: bool) -> None:
         self.values, self.slopes = values, slopes
         self._curved = curved
-        self._whole = _pair_coordinates(values)
+        self._whole = _pairwise_basis(values)
         self._moving: list[int] = []
         self._weights: list[float] = []
         self._motion = np.zeros_like(values)
@@ -136,7 +140,7 @@ class PairGeometry:
         for k in _moving(energies):
             change = self._centred_change(k)
             scatter = change.T @ change
-            # As for InputGeometry.
+            # As for InputCoordinates.
             trace = float(np.vdot(scatter, inverse))
             if trace > 0.0:
                 self._moving.append(k)
@@ -159,7 +163,7 @@ class PairGeometry:
         slopes = self.slopes[motion][part]
         return slopes * self.values[part] if self._curved else slopes.copy()
 
-    def restricted(self, train: Index) -> Placement:
+    def learnt_from(self, train: Index) -> LearntCoordinates:
         """Coordinates learnt from some of the training samples."""
         n_samples = self.values.shape[0]
         values, motion = self.values, self._motion
@@ -167,28 +171,30 @@ class PairGeometry:
         if train.size < n_samples:
             part = np.ix_(train, train)
             values = values[part]
-            coordinates = _pair_coordinates(values)
+            coordinates = _pairwise_basis(values)
             held_out = np.ix_(np.setdiff1d(np.arange(n_samples), train), train)
             if self._moving:
                 changes = [self._change(k, held_out) for k in self._moving]
                 motion = _doubly_centred(motion[part])
                 motion -= _doubly_centred(_weighted_scatter(changes, self._weights))
-        return Placement(
+        return LearntCoordinates(
             coordinates.training,
             values.mean(axis=0),
             coordinates.projector,
             coordinates.scatter(motion) if self._moving else None,
         )
 
-    def place(self, placement: Placement, train: Index, rows: Index) -> Array:
-        """Coordinates of other training samples under such a placement."""
+    def coordinates_of(
+        self, learnt: LearntCoordinates, train: Index, rows: Index
+    ) -> Array:
+        """Coordinates of other training samples under such a learnt."""
         values = self.values[np.ix_(rows, train)]
         own = values.mean(axis=1, keepdims=True)
-        origin = placement.origin
-        return np.asarray((values - own - origin + origin.mean()) @ placement.projector)
+        origin = learnt.origin
+        return np.asarray((values - own - origin + origin.mean()) @ learnt.projector)
 
 
-class GramGeometry(PairGeometry):
+class GramCoordinates(PairwiseCoordinates):
     """Principal coordinates of the samples by their scalar products.
 
     Parameters
@@ -203,7 +209,7 @@ class GramGeometry(PairGeometry):
         super().__init__(products.gram, products.slopes, curved=False)
 
 
-class KernelGeometry(PairGeometry):
+class KernelCoordinates(PairwiseCoordinates):
     """Principal coordinates in the space of a Gaussian kernel.
 
     Parameters
@@ -226,21 +232,21 @@ class KernelGeometry(PairGeometry):
         own = np.einsum("kii->ki", slopes)[:, :, None]
         super().__init__(values, slopes - own, curved=True)
 
-    def at_width(self, factor: float) -> "KernelGeometry":
+    def at_width(self, factor: float) -> "KernelCoordinates":
         """The same samples under a kernel of `factor` times the variance."""
-        other = object.__new__(KernelGeometry)
+        other = object.__new__(KernelCoordinates)
         values = self.values ** (1.0 / factor)
         other.kernel = replace(
             self.kernel,
             bandwidth=factor * self.kernel.bandwidth,
             row_means=values.mean(axis=0),
         )
-        PairGeometry.__init__(other, values, self.slopes, curved=True)
+        PairwiseCoordinates.__init__(other, values, self.slopes, curved=True)
         return other
 
 
 @dataclass(frozen=True)
-class PairCoordinates:
+class PairwiseBasis:
     """All principal coordinates of a matrix of pairs.
 
     Attributes
@@ -267,7 +273,7 @@ class PairCoordinates:
         return _at_unit_trace(found)
 
 
-def _pair_coordinates(values: Array) -> PairCoordinates:
+def _pairwise_basis(values: Array) -> PairwiseBasis:
     """Coordinates by a matrix of pairs, not centred.
 
     Any rotation of them serves as well. So where the centred matrix has full
@@ -282,7 +288,7 @@ def _pair_coordinates(values: Array) -> PairCoordinates:
         factor, failed = dpotrf(inner, lower=1, overwrite_a=1)
         if not failed and dpocon(factor, norm, uplo="L")[0] > _TOLERANCE:
             inverse, _ = dtrtri(factor, lower=1)
-            return PairCoordinates(
+            return PairwiseBasis(
                 _reflected(factor, mirror), _reflected(inverse.T, mirror), factor
             )
     eigenvalues, vectors = np.linalg.eigh(_doubly_centred(values))
@@ -295,7 +301,7 @@ def _pair_coordinates(values: Array) -> PairCoordinates:
             "rows of X are different images."
         )
     roots, vectors = np.sqrt(eigenvalues[kept]), vectors[:, kept]
-    return PairCoordinates(vectors * roots, vectors / roots, None)
+    return PairwiseBasis(vectors * roots, vectors / roots, None)
 
 
 def _moving(energies: list[float]) -> list[int]:

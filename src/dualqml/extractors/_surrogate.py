@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pinned filters: the closed form that stands in for QML in cross-validation.
+"""A closed form that stands in for QML in cross-validation.
 
 Ask of a linear filter what QML asks of a quadratic one: the response to every
 sample of the class is 1 and the energy over all other samples, with a small
@@ -56,7 +56,7 @@ def class_blocks(codes: Index, n_classes: int) -> ClassBlocks:
     return ClassBlocks(np.argsort(codes, kind="stable"), index, real)
 
 
-class PinnedFilters:
+class SurrogateFilters:
     """Filters of all classes for samples that stay the same while lam changes.
 
     Parameters
@@ -73,9 +73,9 @@ class PinnedFilters:
         self.blocks = class_blocks(codes, int(codes.max()) + 1)
         self.Z = Z[self.blocks.order]
         self.probes = probes
-        # At equal sizes the dual form is the shorter way.
-        self.dual = Z.shape[0] <= 1.5 * Z.shape[1]
-        if self.dual:
+        # At equal sizes the form by samples is faster.
+        self.uses_samples = Z.shape[0] <= 1.5 * Z.shape[1]
+        if self.uses_samples:
             self.gram = self.Z @ self.Z.T
             self.cross = probes @ self.Z.T
         else:
@@ -96,12 +96,14 @@ class PinnedFilters:
         probes : ndarray of shape (n_probes, n_classes)
             Responses of the probes.
         """
-        sorted_training, probes = (self._dual if self.dual else self._primal)(lam)
+        sorted_training, probes = (
+            self._by_samples if self.uses_samples else self._by_features
+        )(lam)
         training = np.empty_like(sorted_training)
         training[self.blocks.order] = sorted_training
         return training, probes
 
-    def _dual(self, lam: float) -> tuple[Array, Array]:
+    def _by_samples(self, lam: float) -> tuple[Array, Array]:
         """By the inverse of G + I/lam, of size n_train."""
         n_train = self.gram.shape[0]
         factor, _ = dpotrf(self._shifted(lam), lower=1, overwrite_a=1)
@@ -117,7 +119,7 @@ class PinnedFilters:
         training[np.arange(n_train), self.blocks.sorted_codes] += weight
         return training, self.cross @ solved
 
-    def _primal(self, lam: float) -> tuple[Array, Array]:
+    def _by_features(self, lam: float) -> tuple[Array, Array]:
         """By a factor of Z'Z + I/lam, of size d."""
         factor, _ = dpotrf(self._shifted(lam), lower=1, overwrite_a=1)
         T = solve_triangular(factor, self.Z.T, lower=True).T

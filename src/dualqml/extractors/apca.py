@@ -14,6 +14,7 @@ from dualqml._linalg import (
     span_pca,
     within_deviations,
 )
+from dualqml._saved_state import MATRIX, VECTOR, Saved
 from dualqml._sklearn import Interval, LinearExtractor, StrOptions
 from dualqml._typing import Array, Index
 from dualqml.images.shapes import SizeLike
@@ -108,6 +109,12 @@ class APCA(LinearExtractor):
         "tangents": [Interval(Real, 0, None, closed="left")],
         "image_shape": ["array-like", None],
     }
+
+    _saved: ClassVar[Saved] = LinearExtractor._saved.extended(
+        class_weights_=VECTOR.of("n_classes"),
+        eigenvalues_=VECTOR.of("n_components"),
+        precision_=MATRIX.of("n_components", "n_components"),
+    )
 
     def __init__(
         self,

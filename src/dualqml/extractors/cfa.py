@@ -9,6 +9,7 @@ from scipy.fft import fft2, ifft2
 from scipy.linalg import cho_solve
 
 from dualqml._linalg import definite_factor, shrunk, span_pca, unit_rows
+from dualqml._saved_state import MATRIX, Saved
 from dualqml._sklearn import Interval, LinearExtractor, StrOptions
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DualQMLError
@@ -118,6 +119,10 @@ class CFA(LinearExtractor):
         "energy": [Interval(Real, 0, 1, closed="right")],
         "image_shape": ["array-like", None],
     }
+
+    _saved: ClassVar[Saved] = LinearExtractor._saved.extended(
+        components_=MATRIX.of("n_classes", "n_features")
+    )
 
     def __init__(
         self,

@@ -19,6 +19,22 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted
 
 from dualqml._linalg import class_means, unit_rows
+from dualqml._saved_state import (
+    CODES,
+    COUNT,
+    DICT,
+    MATRIX,
+    NOTHING,
+    NUMBER,
+    REPORT,
+    REPORT_MATRIX,
+    STRINGS,
+    VECTOR,
+    Path,
+    Saved,
+    expect,
+    expect_codes,
+)
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor, one_blas_thread
 from dualqml._typing import Array, Index
 from dualqml.core import Certificate, newton_path, scatter_spectrum, solve_certified
@@ -31,7 +47,7 @@ from dualqml.extractors._quadratic_features import (
     signed_root_features,
 )
 from dualqml.extractors.nearest import class_similarities, nearest
-from dualqml.extractors.tuning import spread_folds
+from dualqml.extractors.tuning import check_search_results, search_results, spread_folds
 
 Features = Literal["quadratic", "signed-root"]
 
@@ -165,6 +181,18 @@ class DualQML(SupervisedExtractor):
         "n_jobs": [Integral, None],
     }
 
+    _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
+        components_=MATRIX.of("n_factors", "n_features"),
+        ranks_=CODES.of("n_classes"),
+        mean_responses_=(VECTOR | NOTHING).of("n_factors"),
+        dual_coef_=REPORT.of("n_samples"),
+        duality_gap_=REPORT.of("n_classes"),
+        violation_=REPORT.of("n_classes"),
+        status_=STRINGS.of("n_classes"),
+        n_iter_=COUNT,
+        lam_=NUMBER,
+    )
+
     def __init__(
         self,
         lam: float = 1.0,
@@ -293,6 +321,15 @@ class DualQML(SupervisedExtractor):
     @property
     def _n_features_out(self) -> int:
         return int(self.classes_.size)
+
+    def _check_saved(self, path: Path) -> None:
+        """Every factor belongs to a class."""
+        ranks, n_rows = self.ranks_, self.components_.shape[0]
+        expect(ranks.min() >= 0, path, "ranks_", "has a rank below zero")
+        # Each by itself first, or a sum of forged ones could overflow to the right one.
+        right = ranks.max() <= n_rows and ranks.sum() == n_rows
+        what = f"does not add up to the {n_rows} rows of components_"
+        expect(bool(right), path, "ranks_", what)
 
 
 def class_members(codes: Index, n_classes: int) -> list[Index]:
@@ -434,6 +471,12 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         "centre": ["boolean"],
     }
 
+    _saved: ClassVar[Saved] = DualQML._saved.extended(
+        training_features_=(MATRIX | NOTHING).of("n_samples", "n_classes"),
+        training_mean_=(VECTOR | NOTHING).of("n_classes"),
+        training_codes_=(CODES | NOTHING).of("n_samples"),
+    )
+
     def __init__(
         self,
         lam: float = 1.0,
@@ -524,6 +567,16 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         tags.classifier_tags.poor_score = self.rule == "max" and even
         return tags
 
+    def _check_saved(self, path: Path) -> None:
+        """Rule "cosine": every sample is of a class, and every class has a sample."""
+        super()._check_saved(path)
+        codes = self.training_codes_
+        both = (codes is None) == (self.training_features_ is None)
+        what = "and training_features_ are not both there, or both not"
+        expect(both, path, "training_codes_", what)
+        if codes is not None:
+            expect_codes(codes, self.classes_.size, path, "training_codes_")
+
 
 def decide(
     rule: Rule, features: Array, gallery: Array | None, codes: Index | None
@@ -585,7 +638,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         :class:`DualQML`.
     n_jobs : int, default=None
         Threads over folds, then over groups of classes.
-    random_state : int, RandomState instance or None, default=0
+    random_state : int, RandomState instance or None, default=None
         Shuffle of the folds when `cv` is an integer.
 
     Attributes
@@ -595,8 +648,16 @@ class DualQMLClassifierCV(DualQMLClassifier):
     best_lam_ : float
         The chosen element of `lams`: the one of the lowest mean error, the
         first in the order given if several are equal.
+    best_params_ : dict
+        The same as ``{"lam": best_lam_}``, for :class:`DualQMLClassifier`.
+    best_score_ : float
+        Mean accuracy on the held-out samples at the chosen lambda.
     cv_errors_ : ndarray of shape (n_folds, n_lams)
         Error rate on the held-out samples of each fold.
+    cv_results_ : dict
+        The accuracies as in :class:`sklearn.model_selection.GridSearchCV`:
+        "params", "mean_test_score", "std_test_score", "rank_test_score" and
+        "split0_test_score" and so on.
     classes_ : ndarray of shape (n_classes,)
         The class labels.
     components_ : ndarray of shape (sum of ranks, n_features)
@@ -638,7 +699,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
     >>> from dualqml import DualQMLClassifierCV
     >>> X, y = load_digits(return_X_y=True)
     >>> X = normalize(X - X.mean(axis=0))
-    >>> model = DualQMLClassifierCV(cv=5).fit(X[:100], y[:100])
+    >>> model = DualQMLClassifierCV(cv=5, random_state=0).fit(X[:100], y[:100])
     >>> model.cv_errors_.shape
     (5, 7)
     >>> model.best_lam_
@@ -655,6 +716,14 @@ class DualQMLClassifierCV(DualQMLClassifier):
         "random_state": ["random_state"],
     }
 
+    _saved: ClassVar[Saved] = DualQMLClassifier._saved.extended(
+        best_lam_=NUMBER,
+        best_params_=DICT,
+        best_score_=NUMBER,
+        cv_errors_=REPORT_MATRIX.of("n_folds", "n_lams"),
+        cv_results_=DICT,
+    )
+
     def __init__(
         self,
         lams: Sequence[float] = (0.1, 0.32, 1.0, 3.2, 10.0, 32.0, 100.0),
@@ -666,7 +735,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         lam_scale: Literal["none", "auto"] = "none",
         zero_samples: Literal["warn", "error", "ignore"] = "warn",
         n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = 0,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.lams = lams
         self.cv = cv
@@ -702,8 +771,19 @@ class DualQMLClassifierCV(DualQMLClassifier):
                 for train, held_out in folds
             )
         self.cv_errors_ = np.array(errors)
-        self.best_lam_ = float(lams[self.cv_errors_.mean(axis=0).argmin()])
+        accuracies = 1.0 - self.cv_errors_
+        candidates = [{"lam": float(lam)} for lam in lams]
+        self.cv_results_ = search_results(
+            candidates, accuracies.mean(axis=0), splits=accuracies
+        )
+        best = int(self.cv_errors_.mean(axis=0).argmin())
+        self.best_lam_, self.best_params_ = float(lams[best]), candidates[best]
+        self.best_score_ = float(accuracies[:, best].mean())
         self._fit_at(data, codes, self.best_lam_)
+
+    def _check_saved(self, path: Path) -> None:
+        super()._check_saved(path)
+        check_search_results(self.cv_results_, path)
 
     def _fold_errors(
         self, data: Array, codes: Index, train: Index, held_out: Index, lams: Array

@@ -5,24 +5,44 @@ With given parameters, and with parameters chosen on the training set.
 """
 
 from collections.abc import Sequence
+from itertools import product
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dualqml._saved_state import (
+    DICT,
+    NOTHING,
+    NUMBER,
+    REPORT_CUBE,
+    SCORE,
+    TEXT,
+    Path,
+    Saved,
+    expect,
+    expect_equal,
+    instance_of,
+)
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor, one_blas_thread
 from dualqml._typing import Array, Index
-from dualqml.extractors._coordinates import Geometry, KernelGeometry
+from dualqml.extractors._coordinates import CoordinateSystem, KernelCoordinates
 from dualqml.extractors._quadratic_features import centred, profile_gallery
-from dualqml.extractors._surrogate import PinnedFilters
+from dualqml.extractors._surrogate import SurrogateFilters
 from dualqml.extractors.dual_qml import DualQMLClassifier, Rule
 from dualqml.extractors.nearest import class_similarities
 from dualqml.extractors.prepared_samples import PreparedSamples
-from dualqml.extractors.tuning import RecognitionFold, rank_loss, recognition_folds
+from dualqml.extractors.tuning import (
+    RecognitionFold,
+    check_search_results,
+    rank_loss,
+    recognition_folds,
+    search_results,
+)
 from dualqml.extractors.within_metric import (
     Descriptor,
     KernelChoice,
@@ -117,6 +137,10 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         "n_jobs": [Integral, None],
     }
 
+    _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
+        metric_=instance_of(WithinMetric), qml_=instance_of(DualQMLClassifier)
+    )
+
     def __init__(
         self,
         *,
@@ -144,75 +168,14 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self.tol = tol
         self.n_jobs = n_jobs
 
-    def prepare(self, X: ArrayLike) -> PreparedSamples:
-        """Compute what a fit needs of each training sample by itself.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Training samples.
-
-        Returns
-        -------
-        PreparedSamples
-            For :meth:`fit_prepared`. Parts can be joined and taken apart, so that
-            samples may come and go without preparing the others again.
-        """
-        self._validate_params()
-        data = check_array(X, dtype=np.float64)
-        return self._metric(1.0, 1.0).prepare(data)
-
-    def uses_products(self, n_samples: int, n_inputs: int) -> bool:
-        """Whether :meth:`fit_prepared` uses the products of all pairs of samples.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of training samples.
-        n_inputs : int
-            Number of their inputs, after a descriptor.
-
-        Returns
-        -------
-        bool
-            Else it needs the tangents themselves.
-        """
-        return self._metric(1.0, 1.0)._uses_products(n_samples, n_inputs)
-
-    def fit_prepared(self, samples: PreparedSamples, y: ArrayLike) -> Self:
-        """Learn from samples that have been prepared; the same as ``fit``.
-
-        Parameters
-        ----------
-        samples : PreparedSamples
-            From :meth:`prepare` of an estimator with the same `image_shape`,
-            `kappa` and `descriptor`.
-        y : array-like of shape (n_samples,)
-            Class labels, at least two different ones.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-        """
-        self._validate_params()
-        target = np.asarray(y)
-        if target.shape != samples.inputs.shape[:1]:
-            raise ValueError(
-                f"{samples.inputs.shape[0]} samples need as many labels, got an array "
-                f"of shape {target.shape}"
-            )
-        self.n_features_in_ = samples.n_features
-        codes = self._class_codes(target)
-        self._fit_samples(samples, codes)
-        return self
-
     def _fit(self, data: Array, codes: Index) -> None:
-        self._fit_samples(self._metric(1.0, 1.0).prepare(data), codes)
+        self._fit_samples(self._metric(1.0, 1.0)._prepare(data), codes)
 
     def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
         metric = self._metric(self.rho, self.width)
-        self._fit_at(metric, metric.geometry(samples), codes, self.lam, self.rule)
+        self._fit_at(
+            metric, metric._coordinate_system(samples), codes, self.lam, self.rule
+        )
 
     def _metric(self, rho: float, width: float) -> WithinMetric:
         return WithinMetric(
@@ -227,7 +190,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
     def _fit_at(
         self,
         metric: WithinMetric,
-        geometry: Geometry,
+        system: CoordinateSystem,
         codes: Index,
         lam: float,
         rule: Rule,
@@ -236,7 +199,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self.metric_ = metric
         self.metric_.n_features_in_ = self.n_features_in_
         self.metric_.classes_ = self.classes_
-        coordinates = self.metric_.learn(geometry, codes)
+        coordinates = self.metric_._learn(system, codes)
         self.qml_ = DualQMLClassifier(
             lam,
             rule=rule,
@@ -302,6 +265,22 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         tags.classifier_tags.poor_score = True
         return tags
 
+    def _check_saved(self, path: Path) -> None:
+        """The metric takes the samples, and QML takes what the metric returns."""
+        metric, qml = self.metric_, self.qml_
+        for name, part in (("metric_", metric), ("qml_", qml)):
+            expect(hasattr(part, "n_features_in_"), path, name, "is not fitted")
+        found, wanted = metric.n_features_in_, self.n_features_in_
+        expect_equal(found, wanted, path, "metric_", "features", "n_features_in_")
+        found, wanted = qml.n_features_in_, metric.coefficients_.shape[1]
+        expect_equal(found, wanted, path, "qml_", "features", "metric_")
+        for name, part in (("metric_", metric), ("qml_", qml)):
+            same = np.array_equal(part.classes_, self.classes_)
+            expect(same, path, name, "has other classes than classes_")
+        if metric.kernel_ is not None:
+            found, wanted = qml.dual_coef_.size, metric.kernel_.samples.shape[0]
+            expect_equal(found, wanted, path, "qml_", "training samples", "metric_")
+
 
 class DualQMLWCV(DualQMLW):
     """DualQML-W with all that matters chosen by cross-validation.
@@ -346,7 +325,7 @@ class DualQMLWCV(DualQMLW):
         Relative duality gap and constraint violation that count as solved.
     n_jobs : int, default=None
         Threads over folds, then over groups of classes.
-    random_state : int, RandomState instance or None, default=0
+    random_state : int, RandomState instance or None, default=None
         Shuffle of the folds.
 
     Attributes
@@ -359,6 +338,14 @@ class DualQMLWCV(DualQMLW):
         The chosen rule.
     best_width_ : float
         The chosen width; the first where the kernel is linear.
+    best_params_ : dict
+        The chosen rule, rho, lam and width, for :class:`DualQMLW`.
+    best_score_ : float
+        Minus the mean loss of the choice on held-out samples, NaN where nothing
+        could be held out.
+    cv_results_ : dict
+        All that was tried, as in :class:`sklearn.model_selection.GridSearchCV`:
+        "params", "mean_test_score" (minus the mean loss) and "rank_test_score".
     cv_losses_ : ndarray of shape (n_rules, n_rhos, n_lams) or None
         Mean logarithm of the rank of the true class of held-out samples, over
         both galleries (see Notes), at the first of the widths. None
@@ -396,9 +383,9 @@ class DualQMLWCV(DualQMLW):
     >>> from sklearn.datasets import load_digits
     >>> from dualqml import DualQMLWCV
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = DualQMLWCV(image_shape=(8, 8)).fit(X[::4], y[::4])
-    >>> model.best_rule_
-    'max'
+    >>> model = DualQMLWCV(image_shape=(8, 8), random_state=0).fit(X[::4], y[::4])
+    >>> model.best_params_
+    {'rule': 'max', 'rho': 5.0, 'lam': 1.0, 'width': 4.0}
     >>> model.score(X[1::4], y[1::4]) > 0.95
     True
     """
@@ -415,6 +402,17 @@ class DualQMLWCV(DualQMLW):
         "random_state": ["random_state"],
     }
 
+    _saved: ClassVar[Saved] = DualQMLW._saved.extended(
+        best_lam_=NUMBER,
+        best_rho_=NUMBER,
+        best_rule_=TEXT,
+        best_width_=NUMBER,
+        best_params_=DICT,
+        best_score_=SCORE,
+        cv_losses_=(REPORT_CUBE | NOTHING).of("n_rules", "n_rhos", "n_lams"),
+        cv_results_=DICT,
+    )
+
     def __init__(
         self,
         *,
@@ -429,7 +427,7 @@ class DualQMLWCV(DualQMLW):
         descriptor: Descriptor | None = None,
         tol: float = 1e-6,
         n_jobs: int | None = None,
-        random_state: int | np.random.RandomState | None = 0,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.rhos = rhos
         self.lams = lams
@@ -452,15 +450,19 @@ class DualQMLWCV(DualQMLW):
                 "rules must name at least one of 'cosine' and 'max', got "
                 f"{self.rules!r}"
             )
-        geometry = self._metric(1.0, widths[0]).geometry(samples)
+        system = self._metric(1.0, widths[0])._coordinate_system(samples)
         self.cv_losses_ = None
         self.best_rule_ = self.rules[-1]
         self.best_rho_, self.best_lam_ = float(rhos[0]), float(lams[0])
         self.best_width_ = float(widths[0])
+        tried: list[tuple[Rule, float, float, float]] = []
+        scores: list[float] = []
         if np.bincount(codes).max() > 1:
             folds = recognition_folds(codes, self.random_state)
-            losses = self._losses(geometry, codes, folds, self.rules, rhos, lams)
+            losses = self._losses(system, codes, folds, self.rules, rhos, lams)
             self.cv_losses_ = losses.mean(axis=(0, -1))
+            tried += product(self.rules, rhos, lams, widths[:1])
+            scores += (-self.cv_losses_).ravel().tolist()
             rule = _preferred(losses[0])
             of_rule = self.cv_losses_[rule]
             i, j = (int(k) for k in np.unravel_index(of_rule.argmin(), of_rule.shape))
@@ -468,22 +470,35 @@ class DualQMLWCV(DualQMLW):
             self.best_rho_, self.best_lam_ = float(rhos[i]), float(lams[j])
             lowest, nearby = of_rule[i, j], rhos[max(i - 1, 0) : i + 2]
             for width in widths[1:]:
-                if not isinstance(geometry, KernelGeometry):
+                if not isinstance(system, KernelCoordinates):
                     break
-                other = geometry.at_width(width / self.best_width_)
-                tried = self._losses(
+                other = system.at_width(width / self.best_width_)
+                found = self._losses(
                     other, codes, folds, [self.best_rule_], nearby, lams[[j]]
                 ).mean(axis=(0, -1))[0, :, 0]
-                if tried.min() < lowest:
-                    lowest, geometry = tried.min(), other
+                tried += product([self.best_rule_], nearby, lams[[j]], [width])
+                scores += (-found).tolist()
+                if found.min() < lowest:
+                    lowest, system = found.min(), other
                     self.best_width_ = float(width)
-                    self.best_rho_ = float(nearby[tried.argmin()])
+                    self.best_rho_ = float(nearby[found.argmin()])
+        best = (self.best_rule_, self.best_rho_, self.best_lam_, self.best_width_)
+        self.best_params_ = _params(*best)
+        # With one sample per class nothing is held out, and nothing is tried.
+        candidates = [_params(*candidate) for candidate in tried or [best]]
+        mean_scores = np.array(scores or [np.nan])
+        self.cv_results_ = search_results(candidates, mean_scores)
+        self.best_score_ = float(mean_scores[candidates.index(self.best_params_)])
         metric = self._metric(self.best_rho_, self.best_width_)
-        self._fit_at(metric, geometry, codes, self.best_lam_, self.best_rule_)
+        self._fit_at(metric, system, codes, self.best_lam_, self.best_rule_)
+
+    def _check_saved(self, path: Path) -> None:
+        super()._check_saved(path)
+        check_search_results(self.cv_results_, path)
 
     def _losses(
         self,
-        geometry: Geometry,
+        system: CoordinateSystem,
         codes: Index,
         folds: Sequence[RecognitionFold],
         rules: Sequence[Rule],
@@ -493,14 +508,14 @@ class DualQMLWCV(DualQMLW):
         """Loss of each gallery, rule, rho, lam and held-out sample."""
         with one_blas_thread():
             parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(self._fold_losses)(geometry, codes, fold, rules, rhos, lams)
+                delayed(self._fold_losses)(system, codes, fold, rules, rhos, lams)
                 for fold in folds
             )
         return np.concatenate(parts, axis=-1)
 
     def _fold_losses(
         self,
-        geometry: Geometry,
+        system: CoordinateSystem,
         codes: Index,
         fold: RecognitionFold,
         rules: Sequence[Rule],
@@ -508,10 +523,10 @@ class DualQMLWCV(DualQMLW):
         lams: Array,
     ) -> Array:
         """Losses of the held-out samples of a fold."""
-        placement = geometry.restricted(fold.train)
-        spectrum = within_spectrum(placement, codes[fold.train], self.kappa)
-        training = placement.training @ spectrum.directions
-        probes = geometry.place(placement, fold.train, fold.held_out)
+        learnt = system.learnt_from(fold.train)
+        spectrum = within_spectrum(learnt, codes[fold.train], self.kappa)
+        training = learnt.training @ spectrum.directions
+        probes = system.coordinates_of(learnt, fold.train, fold.held_out)
         probes = probes @ spectrum.directions
         true = codes[fold.held_out]
         losses = np.empty((2, len(rules), rhos.size, lams.size, true.size))
@@ -521,7 +536,7 @@ class DualQMLWCV(DualQMLW):
             for g, gallery in enumerate(fold.galleries):
                 own = codes[gallery]
                 known = whitened[np.searchsorted(fold.train, gallery)]
-                filters = PinnedFilters(known, asked, own)
+                filters = SurrogateFilters(known, asked, own)
                 for j, lam in enumerate(lams):
                     responses = filters.responses(lam)
                     for r, rule in enumerate(rules):
@@ -538,6 +553,10 @@ class DualQMLWCV(DualQMLW):
             training, own, own_weight=self.own_weight, centre=True
         )
         return class_similarities(centred(probes, mean), profiles, own, probes.shape[1])
+
+
+def _params(rule: Rule, rho: float, lam: float, width: float) -> dict[str, Any]:
+    return {"rule": rule, "rho": float(rho), "lam": float(lam), "width": float(width)}
 
 
 def _preferred(losses: Array) -> int:

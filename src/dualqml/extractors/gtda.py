@@ -10,6 +10,15 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from dualqml._linalg import RANK_TOLERANCE, class_means, within_deviations
+from dualqml._saved_state import (
+    COUNT,
+    MATRIX,
+    NUMBER,
+    REPORT,
+    Path,
+    Saved,
+    expect_equal,
+)
 from dualqml._sklearn import Interval, LinearExtractor, StrOptions
 from dualqml._typing import Array, Index
 from dualqml.extractors.lda import fisher_directions, reduced_pca
@@ -123,6 +132,14 @@ class GTDA(LinearExtractor):
         "zeta": [Interval(Real, 0, None, closed="left"), None],
     }
 
+    _saved: ClassVar[Saved] = LinearExtractor._saved.extended(
+        row_basis_=MATRIX.of("height", "n_rows"),
+        column_basis_=MATRIX.of("width", "n_columns"),
+        objective_=REPORT.of("n_updates"),
+        n_iter_=COUNT,
+        zeta_=NUMBER,
+    )
+
     def __init__(
         self,
         *,
@@ -195,6 +212,17 @@ class GTDA(LinearExtractor):
                 self.shrinkage,
                 self.n_components or n_classes - 1,
             )
+        )
+
+    def _check_saved(self, path: Path) -> None:
+        """The bases are those of images with as many pixels as there are features."""
+        n_pixels = self.row_basis_.shape[0] * self.column_basis_.shape[0]
+        what = "pixels together with column_basis_"
+        source = "n_features_in_"
+        expect_equal(n_pixels, self.n_features_in_, path, "row_basis_", what, source)
+        wanted = 2 * int(self.n_iter_)
+        expect_equal(
+            self.objective_.size, wanted, path, "objective_", "values", "n_iter_"
         )
 
 

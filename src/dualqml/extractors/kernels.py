@@ -1,14 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Kernels on flat rows, centred once and for all with the training means."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualqml._linalg import gram_distances, squared_distances
+from dualqml._saved_state import (
+    MATRIX,
+    NUMBER,
+    SHAPE,
+    TEXT,
+    VECTOR,
+    Path,
+    Saved,
+    expect_equal,
+    instance_of,
+)
 from dualqml._sklearn import SupervisedExtractor
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DualQMLError
@@ -95,12 +107,34 @@ class CentredKernel:
         Mean kernel value of each training sample.
     """
 
+    _saved: ClassVar[Saved] = Saved(
+        parameters={
+            "name": TEXT,
+            "shape": SHAPE,
+            "bandwidth": NUMBER,
+            "origin": VECTOR.of("n_inputs"),
+            "samples": MATRIX.of("n_samples", "n_inputs"),
+            "row_means": VECTOR.of("n_samples"),
+        }
+    )
+
     name: KernelName
     shape: ImageShape
     bandwidth: float
     origin: Array
     samples: Array
     row_means: Array
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of the samples before they are mapped."""
+        return _n_pixels(self.shape) if self.name == "igo" else self.origin.size
+
+    def _check_saved(self, path: Path) -> None:
+        """Orientations of images: the sine and the cosine at every pixel."""
+        if self.name == "igo":
+            wanted = 2 * _n_pixels(self.shape)
+            expect_equal(self.origin.size, wanted, path, "origin", "values", "shape")
 
     def raw(self, X: Array) -> Array:
         """The kernel without centring, of shape (n_samples, n_train)."""
@@ -249,6 +283,11 @@ class KernelExtractor(SupervisedExtractor):
     coefficients, one column a feature.
     """
 
+    _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
+        kernel_=instance_of(CentredKernel),
+        coefficients_=MATRIX.of("n_samples", "n_components"),
+    )
+
     kernel: KernelName
     width: float
     tangents: float
@@ -286,3 +325,22 @@ class KernelExtractor(SupervisedExtractor):
     @property
     def _n_features_out(self) -> int:
         return int(self.coefficients_.shape[1])
+
+    def _check_saved(self, path: Path) -> None:
+        """The kernel takes the features, and has a coefficient for every sample."""
+        check_kernel_coefficients(self.kernel_, self.coefficients_, path)
+        found, wanted = self.kernel_.n_features, self.n_features_in_
+        expect_equal(found, wanted, path, "kernel_", "inputs", "n_features_in_")
+
+
+def check_kernel_coefficients(
+    kernel: CentredKernel, coefficients: Array, path: Path
+) -> None:
+    """Raise if there is not a row of coefficients for every sample of a kernel."""
+    n_rows, n_samples = coefficients.shape[0], kernel.samples.shape[0]
+    expect_equal(n_rows, n_samples, path, "coefficients_", "rows", "kernel_")
+
+
+def _n_pixels(shape: ImageShape) -> int:
+    # A shape from a file may hold integers of NumPy, whose product overflows.
+    return math.prod(map(int, shape))

@@ -12,6 +12,7 @@ from dualqml._linalg import (
     discriminant_directions,
     within_deviations,
 )
+from dualqml._saved_state import VECTOR, Saved
 from dualqml._sklearn import Interval, StrOptions
 from dualqml._typing import Array, Index
 from dualqml.extractors.kernels import KernelExtractor, KernelName
@@ -103,6 +104,10 @@ class KernelLDA(KernelExtractor):
         "tangents": [Interval(Real, 0, None, closed="left")],
         "image_shape": ["array-like", None],
     }
+
+    _saved: ClassVar[Saved] = KernelExtractor._saved.extended(
+        eigenvalues_=VECTOR.of("n_components")
+    )
 
     def __init__(
         self,

@@ -157,6 +157,7 @@ def make_method(
         at least 8 x 8 pixels to what needs images, and none to DualQML-W.
     **overrides : dict
         Parameters of the method's extractor or classifier. They are not tuned.
+        `random_state` is 0 unless it is given.
 
     Returns
     -------
@@ -204,6 +205,9 @@ def make_method(
         overrides["image_shape"] = image_shape
     if tune and method.metric is None:
         overrides |= grid
+    # Tables can be repeated: what is random has the seed 0 unless another is given.
+    if "random_state" in known:
+        overrides.setdefault("random_state", 0)
     estimator.set_params(**overrides)
     if chosen == "centred-unit-norm":
         steps.append(("centre", StandardScaler(with_std=False)))
@@ -217,7 +221,7 @@ def make_method(
     model = Pipeline(steps)
     if tune and method.metric is not None:
         named = {f"extract__{key}": list(values) for key, values in grid.items()}
-        return RankSearchCV(model, named)
+        return RankSearchCV(model, named, random_state=0)
     return model
 
 

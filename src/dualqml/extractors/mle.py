@@ -11,6 +11,20 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state, gen_batches
 
 from dualqml._linalg import RANK_TOLERANCE, span_pca
+from dualqml._saved_state import (
+    CODES,
+    COUNT,
+    MATRIX,
+    NOTHING,
+    NUMBER,
+    VECTOR,
+    Path,
+    Saved,
+    expect,
+    expect_codes,
+    expect_equal,
+    instance_of,
+)
 from dualqml._sklearn import Interval, SupervisedExtractor
 from dualqml._typing import Array, Index, Mask
 from dualqml.extractors._graphs import (
@@ -23,6 +37,68 @@ from dualqml.extractors.lda import fisher_directions
 
 #: Samples that are transformed at a time, which bounds the memory.
 BATCH_SIZE = 1024
+
+
+@dataclass(frozen=True)
+class PatchMaps:
+    """An affine map for each patch, all in a row.
+
+    Attributes
+    ----------
+    centres : ndarray of shape (n_patches, d)
+        Mean of the samples of each patch.
+    bases : ndarray of shape (n_rows, d)
+        Orthonormal directions of the patches, one a row, patch after patch. A
+        patch of one point has one row of zeros, so that every patch has a row.
+    owners : ndarray of shape (n_rows,)
+        Patch of each row.
+    slopes : ndarray of shape (n_rows, n_components)
+        Change of the features along each direction.
+    offsets : ndarray of shape (n_patches, n_components)
+        Features of the centres.
+    tolerance : float
+        Squared distances of an affine hull that differ by less are equal.
+    """
+
+    _saved: ClassVar[Saved] = Saved(
+        parameters={
+            "centres": MATRIX.of("n_patches", "n_inputs"),
+            "bases": MATRIX.of("n_rows", "n_inputs"),
+            "owners": CODES.of("n_rows"),
+            "slopes": MATRIX.of("n_rows", "n_components"),
+            "offsets": MATRIX.of("n_patches", "n_components"),
+            "tolerance": NUMBER,
+        }
+    )
+
+    centres: Array
+    bases: Array
+    owners: Index
+    slopes: Array
+    offsets: Array
+    tolerance: float
+
+    def _check_saved(self, path: Path) -> None:
+        """Rows of a patch follow each other, and every patch has some."""
+        owners = self.owners
+        expect_codes(owners, self.centres.shape[0], path, "owners")
+        in_order = bool((owners[1:] >= owners[:-1]).all())
+        expect(in_order, path, "owners", "is not in rising order")
+
+    def apply(self, Z: Array) -> Array:
+        """Map samples, each by the patch whose affine hull is nearest."""
+        shift = np.einsum("ij,ij->i", self.bases, self.centres[self.owners])
+        local = Z @ self.bases.T - shift
+        first_rows = np.searchsorted(self.owners, np.arange(self.centres.shape[0]))
+        from_centre = cdist(Z, self.centres, "sqeuclidean")
+        along = np.add.reduceat(local**2, first_rows, axis=1)
+        error = np.maximum(from_centre - along, 0.0)
+        # With few dimensions many hulls hold a sample, and without a tolerance
+        # rounding would choose among them.
+        tied = error <= error.min(axis=1, keepdims=True) + self.tolerance
+        chosen = np.where(tied, from_centre, np.inf).argmin(axis=1)
+        local[chosen[:, None] != self.owners] = 0.0
+        return np.asarray(self.offsets[chosen] + local @ self.slopes)
 
 
 class MLE(SupervisedExtractor):
@@ -65,7 +141,7 @@ class MLE(SupervisedExtractor):
     shrinkage : float, default=0.1
         Added to the diagonal of the within-class scatter of that analysis,
         relative to its mean diagonal element. Our choice.
-    random_state : int, RandomState instance or None, default=0
+    random_state : int, RandomState instance or None, default=None
         Draws the samples that patches grow from. Our choice is a fixed seed.
         Errors differ by several points from seed to seed: average over some.
 
@@ -130,6 +206,17 @@ class MLE(SupervisedExtractor):
         "random_state": ["random_state"],
     }
 
+    _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
+        mean_=(VECTOR | NOTHING).of("n_features"),
+        components_=MATRIX.of("n_inputs", "n_features"),
+        _maps=instance_of(PatchMaps),
+        discriminants_=(MATRIX | NOTHING).of("n_embedded", "n_components"),
+        embedding_=MATRIX.of("n_samples", "n_embedded"),
+        n_neighbors_=COUNT,
+        n_patches_=COUNT,
+        patches_=CODES.of("n_samples"),
+    )
+
     def __init__(
         self,
         *,
@@ -140,7 +227,7 @@ class MLE(SupervisedExtractor):
         whiten: bool = True,
         lda: bool = False,
         shrinkage: float = 0.1,
-        random_state: int | np.random.RandomState | None = 0,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
         self.n_neighbors = n_neighbors
@@ -202,49 +289,17 @@ class MLE(SupervisedExtractor):
             return int(self.discriminants_.shape[1])
         return int(self.embedding_.shape[1])
 
-
-@dataclass(frozen=True)
-class PatchMaps:
-    """An affine map for each patch, all in a row.
-
-    Attributes
-    ----------
-    centres : ndarray of shape (n_patches, d)
-        Mean of the samples of each patch.
-    bases : ndarray of shape (n_rows, d)
-        Orthonormal directions of the patches, one a row, patch after patch. A
-        patch of one point has one row of zeros, so that every patch has a row.
-    owners : ndarray of shape (n_rows,)
-        Patch of each row.
-    slopes : ndarray of shape (n_rows, n_components)
-        Change of the features along each direction.
-    offsets : ndarray of shape (n_patches, n_components)
-        Features of the centres.
-    tolerance : float
-        Squared distances of an affine hull that differ by less are equal.
-    """
-
-    centres: Array
-    bases: Array
-    owners: Index
-    slopes: Array
-    offsets: Array
-    tolerance: float
-
-    def apply(self, Z: Array) -> Array:
-        """Map samples, each by the patch whose affine hull is nearest."""
-        shift = np.einsum("ij,ij->i", self.bases, self.centres[self.owners])
-        local = Z @ self.bases.T - shift
-        first_rows = np.searchsorted(self.owners, np.arange(self.centres.shape[0]))
-        from_centre = cdist(Z, self.centres, "sqeuclidean")
-        along = np.add.reduceat(local**2, first_rows, axis=1)
-        error = np.maximum(from_centre - along, 0.0)
-        # With few dimensions many hulls hold a sample, and without a tolerance
-        # rounding would choose among them.
-        tied = error <= error.min(axis=1, keepdims=True) + self.tolerance
-        chosen = np.where(tied, from_centre, np.inf).argmin(axis=1)
-        local[chosen[:, None] != self.owners] = 0.0
-        return np.asarray(self.offsets[chosen] + local @ self.slopes)
+    def _check_saved(self, path: Path) -> None:
+        """There is a map from principal components to the embedding per patch."""
+        maps, n_patches = self._maps, self.n_patches_
+        expect(self.mean_ is not None, path, "mean_", "is None")
+        expect_codes(self.patches_, n_patches, path, "patches_")
+        found = maps.centres.shape[0]
+        expect_equal(found, n_patches, path, "_maps", "patches", "n_patches_")
+        found, wanted = maps.centres.shape[1], self.components_.shape[0]
+        expect_equal(found, wanted, path, "_maps", "inputs", "components_")
+        found, wanted = maps.offsets.shape[1], self.embedding_.shape[1]
+        expect_equal(found, wanted, path, "_maps", "features", "embedding_")
 
 
 def content_order(data: Array, codes: Index) -> Index:

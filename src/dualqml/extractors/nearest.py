@@ -14,6 +14,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dualqml._linalg import squared_distances, unit_rows
+from dualqml._saved_state import (
+    CODES,
+    LABELS,
+    MATRIX,
+    TEXT,
+    Path,
+    Saved,
+    expect_codes,
+    fitted,
+)
 from dualqml._sklearn import StrOptions, _fit_context, class_codes
 from dualqml._typing import Array, Index
 
@@ -119,7 +129,7 @@ class NearestSample(ClassifierMixin, BaseEstimator):
         The training samples, at unit norm for the cosine.
     codes_ : ndarray of shape (n_samples,)
         Their classes, as indices into `classes_`.
-    metric_ : str
+    effective_metric_ : str
         The metric in use.
     n_features_in_ : int
         Number of features seen during fit.
@@ -137,6 +147,13 @@ class NearestSample(ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "metric": [StrOptions({"cosine", "euclidean"})]
     }
+
+    _saved: ClassVar[Saved] = fitted(
+        classes_=LABELS.of("n_classes"),
+        gallery_=MATRIX.of("n_samples", "n_features"),
+        codes_=CODES.of("n_samples"),
+        effective_metric_=TEXT,
+    )
 
     def __init__(self, *, metric: Metric = "cosine") -> None:
         self.metric = metric
@@ -159,8 +176,8 @@ class NearestSample(ClassifierMixin, BaseEstimator):
         """
         data, target = validate_data(self, X, y, dtype=np.float64)
         self.classes_, self.codes_ = class_codes(target)
-        self.metric_ = "euclidean" if data.shape[1] == 1 else self.metric
-        self.gallery_ = unit_rows(data) if self.metric_ == "cosine" else data
+        self.effective_metric_ = "euclidean" if data.shape[1] == 1 else self.metric
+        self.gallery_ = unit_rows(data) if self.effective_metric_ == "cosine" else data
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -178,7 +195,7 @@ class NearestSample(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=np.float64, reset=False)
-        rows = nearest(data, self.gallery_, self.metric_)
+        rows = nearest(data, self.gallery_, self.effective_metric_)
         return np.asarray(self.classes_[self.codes_[rows]])
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -198,7 +215,7 @@ class NearestSample(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         data = validate_data(self, X, dtype=np.float64, reset=False)
         scores = class_similarities(
-            data, self.gallery_, self.codes_, self.classes_.size, self.metric_
+            data, self.gallery_, self.codes_, self.classes_.size, self.effective_metric_
         )
         return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
 
@@ -207,3 +224,7 @@ class NearestSample(ClassifierMixin, BaseEstimator):
         # An angle about the origin cannot tell all clouds of points apart.
         tags.classifier_tags.poor_score = self.metric == "cosine"
         return tags
+
+    def _check_saved(self, path: Path) -> None:
+        """Every sample is of a class, and every class has a sample."""
+        expect_codes(self.codes_, self.classes_.size, path, "codes_")

@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is computed of training samples by themselves, and of their pairs.
+"""Training samples that come and go: what is computed of each, kept for later fits.
 
-All else that a fit needs is made of these, so samples may come and go without
-computing them again for the others.
+A fit of DualQML-W needs the inputs of its metric, their tangents, and the products of
+all pairs of samples. None of it depends on what is learnt. A recogniser keeps it, so
+that a person who comes or goes costs little more than the learning.
 """
 
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_array
 
 from dualqml._typing import Array, Index
+
+if TYPE_CHECKING:
+    from dualqml.extractors.dual_qml_w import DualQMLW
 
 #: Blocks along a side of the matrices of pairs. One who comes or goes changes one
 #: row and one column of them: an eighth of the work.
@@ -198,3 +205,96 @@ def _bucket_order(parts: Mapping[str, PreparedSamples]) -> Index:
     counts = [part.inputs.shape[0] for part in parts.values()]
     buckets = np.repeat([_bucket_of(subject) for subject in parts], counts)
     return np.argsort(buckets, kind="stable")
+
+
+def prepare_samples(model: "DualQMLW", X: ArrayLike) -> PreparedSamples:
+    """Compute what a fit needs of each training sample by itself.
+
+    Parameters
+    ----------
+    model : DualQMLW
+        The estimator, fitted or not.
+    X : array-like of shape (n_samples, n_features)
+        Training samples.
+
+    Returns
+    -------
+    PreparedSamples
+        For `fit_prepared`. Parts can be joined and taken apart.
+    """
+    model._validate_params()
+    return model._metric(1.0, 1.0)._prepare(check_array(X, dtype=np.float64))
+
+
+def needs_products(model: "DualQMLW", n_samples: int, n_inputs: int) -> bool:
+    """Whether `fit_prepared` uses the products of all pairs of samples.
+
+    Parameters
+    ----------
+    model : DualQMLW
+        The estimator.
+    n_samples : int
+        Number of training samples.
+    n_inputs : int
+        Number of inputs of the metric, after a descriptor.
+
+    Returns
+    -------
+    bool
+        If False, the tangents themselves are needed.
+    """
+    return model._metric(1.0, 1.0)._uses_products(n_samples, n_inputs)
+
+
+def fit_prepared(
+    model: "DualQMLW", samples: PreparedSamples, y: ArrayLike
+) -> "DualQMLW":
+    """Fit to samples that have been prepared; the same as ``model.fit``.
+
+    Parameters
+    ----------
+    model : DualQMLW
+        The estimator.
+    samples : PreparedSamples
+        From `prepare_samples` with the same `image_shape`, `kappa` and `descriptor`.
+    y : array-like of shape (n_samples,)
+        Class labels, at least two different ones.
+
+    Returns
+    -------
+    DualQMLW
+        The fitted estimator.
+
+    Raises
+    ------
+    ValueError
+        There is not one label per sample, or there is only one class.
+    """
+    model._validate_params()
+    target = np.asarray(y)
+    if target.shape != samples.inputs.shape[:1]:
+        raise ValueError(
+            f"{samples.inputs.shape[0]} samples need as many labels, got an array "
+            f"of shape {target.shape}"
+        )
+    model.n_features_in_ = samples.n_features
+    model._fit_samples(samples, model._class_codes(target))
+    return model
+
+
+def metric_inputs(model: "DualQMLW", rows: Array) -> Array:
+    """Inputs of the fitted metric: descriptors or rows, scaled to unit norm.
+
+    Parameters
+    ----------
+    model : DualQMLW
+        The fitted estimator.
+    rows : ndarray of shape (n_samples, n_features)
+        Samples.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_inputs)
+        What the metric projects.
+    """
+    return model.metric_._inputs(rows)

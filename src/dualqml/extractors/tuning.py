@@ -7,19 +7,32 @@ The folds imitate recognition, and the loss is the logarithm of the rank.
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dualqml._saved_state import (
+    DICT,
+    ESTIMATOR,
+    LABELS,
+    SCORE,
+    STATELESS,
+    Path,
+    Saved,
+    expect,
+    expect_equal,
+    fitted,
+)
 from dualqml._sklearn import _fit_context, class_codes, one_blas_thread
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DualQMLError
@@ -178,6 +191,65 @@ def rank_loss(scores: Array, codes: Index) -> Array:
     return np.asarray(np.log((scores >= true).sum(axis=1)))
 
 
+def search_results(
+    candidates: list[dict[str, Any]], scores: Array, splits: Array | None = None
+) -> dict[str, Any]:
+    """The `cv_results_` of a search, under the names that scikit-learn uses.
+
+    Parameters
+    ----------
+    candidates : list of dict
+        Parameters that were tried.
+    scores : ndarray of shape (n_candidates,)
+        The mean score of each; the larger, the better.
+    splits : ndarray of shape (n_folds, n_candidates), optional
+        The scores on each fold.
+
+    Returns
+    -------
+    dict
+        "params", "mean_test_score" and "rank_test_score"; with `splits` also
+        "std_test_score" and "split0_test_score" and so on.
+    """
+    results: dict[str, Any] = {
+        "params": candidates,
+        "mean_test_score": scores,
+        # As scikit-learn: equal candidates share the lowest rank.
+        "rank_test_score": rankdata(-scores, method="min").astype(np.int64)
+        if np.isfinite(scores).any()
+        else np.ones(scores.size, dtype=np.int64),
+    }
+    if splits is not None:
+        results["std_test_score"] = splits.std(axis=0)
+        for fold, own in enumerate(splits):
+            results[f"split{fold}_test_score"] = own
+    return results
+
+
+def check_search_results(results: dict[str, Any], path: Path) -> None:
+    """Raise if the results of a search do not have a value for each candidate.
+
+    Parameters
+    ----------
+    results : dict
+        The `cv_results_` of an estimator that was loaded.
+    path : tuple of str
+        Where the estimator is, for messages.
+
+    Raises
+    ------
+    ValueProblem
+        A list or an array has another length than the list of candidates.
+    """
+    candidates = results.get("params")
+    n_candidates = len(candidates) if isinstance(candidates, list) else 0
+    expect(n_candidates > 0, path, "cv_results_", "does not have the list 'params'")
+    for name, values in results.items():
+        each = np.shape(values) == (n_candidates,)
+        what = f"does not have a {name} for each candidate"
+        expect(name == "params" or each, path, "cv_results_", what)
+
+
 class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Choose the parameters of a classifier by the ranks of the true classes.
 
@@ -199,7 +271,7 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     param_grid : dict or list of dict
         Values to try of each parameter, by name, in all combinations; as in
         :class:`sklearn.model_selection.GridSearchCV`.
-    random_state : int, RandomState instance or None, default=0
+    random_state : int, RandomState instance or None, default=None
         Shuffles of the folds.
     n_jobs : int, default=None
         Threads over candidates and folds.
@@ -212,10 +284,13 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         The classifier with the chosen parameters, fitted to all samples.
     best_params_ : dict
         The candidate of the lowest loss, the first if several are equal.
+    best_score_ : float
+        Its mean score: minus the mean loss.
     cv_results_ : dict
-        "params", the list of candidates, and "loss", an ndarray with the mean
-        loss of each over all held-out samples: infinite where the classifier
-        cannot be fitted with it. Not a number where every class has one
+        "params", the list of candidates, and arrays with a value for each of them:
+        "loss", the mean loss over all held-out samples, "mean_test_score", minus
+        the loss, and "rank_test_score", 1 for the best. The loss is infinite where
+        the classifier cannot be fitted. It is NaN where every class has one
         sample: then nothing can be held out, and the first candidate is taken.
     n_features_in_ : int
         Number of features seen during fit.
@@ -230,7 +305,8 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     >>> from dualqml.extractors.tuning import RankSearchCV
     >>> X, y = load_digits(return_X_y=True)
     >>> model = make_pipeline(Fisherfaces(), NearestSample())
-    >>> search = RankSearchCV(model, {"fisherfaces__shrinkage": [0.01, 0.1, 1.0]})
+    >>> grid = {"fisherfaces__shrinkage": [0.01, 0.1, 1.0]}
+    >>> search = RankSearchCV(model, grid, random_state=0)
     >>> search.fit(X[:100], y[:100]).best_params_
     {'fisherfaces__shrinkage': 1.0}
     """
@@ -242,12 +318,23 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         "n_jobs": [Integral, None],
     }
 
+    _saved: ClassVar[Saved] = replace(
+        fitted(
+            classes_=LABELS.of("n_classes"),
+            best_estimator_=ESTIMATOR,
+            best_params_=DICT,
+            best_score_=SCORE,
+            cv_results_=DICT,
+        ),
+        parameters={**STATELESS.parameters, "estimator": ESTIMATOR},
+    )
+
     def __init__(
         self,
         estimator: BaseEstimator,
         param_grid: ParamGrid,
         *,
-        random_state: int | np.random.RandomState | None = 0,
+        random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.estimator = estimator
@@ -280,8 +367,9 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             best = int(losses.argmin())
         else:
             losses, best = np.full(len(candidates), np.nan), 0
-        self.cv_results_ = {"params": candidates, "loss": losses}
+        self.cv_results_ = search_results(candidates, -losses) | {"loss": losses}
         self.best_params_ = candidates[best]
+        self.best_score_ = float(-losses[best])
         self.best_estimator_ = self._candidate(self.best_params_).fit(data, target)
         return self
 
@@ -360,6 +448,19 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags = deepcopy(get_tags(self.estimator).classifier_tags)
         return tags
+
+    def _check_saved(self, path: Path) -> None:
+        """The best estimator knows the features and classes of the search."""
+        best = self.best_estimator_
+        found, wanted = getattr(best, "n_features_in_", None), self.n_features_in_
+        if found is not None:
+            source = "n_features_in_"
+            expect_equal(found, wanted, path, "best_estimator_", "features", source)
+        classes, wanted = getattr(best, "classes_", None), self.classes_.size
+        if classes is not None:
+            found = classes.size
+            expect_equal(found, wanted, path, "best_estimator_", "classes", "classes_")
+        check_search_results(self.cv_results_, path)
 
 
 def _fold_losses(

@@ -10,15 +10,27 @@ from scipy.linalg import cholesky, eigh, qr, solve_triangular
 from scipy.linalg.lapack import dpotrf
 
 from dualqml._linalg import unit_rows, within_contrasts
+from dualqml._saved_state import (
+    MATRIX,
+    NOTHING,
+    VECTOR,
+    Path,
+    Saved,
+    asked,
+    expect,
+    expect_equal,
+    instance_of,
+)
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor
 from dualqml._typing import Array, Index
 from dualqml.extractors._coordinates import (
-    Geometry,
-    GramGeometry,
-    InputGeometry,
-    KernelGeometry,
-    Placement,
+    CoordinateSystem,
+    GramCoordinates,
+    InputCoordinates,
+    KernelCoordinates,
+    LearntCoordinates,
 )
+from dualqml.extractors.kernels import CentredKernel, check_kernel_coefficients
 from dualqml.extractors.prepared_samples import PreparedSamples
 from dualqml.images.descriptors import local_descriptors
 from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
@@ -35,13 +47,13 @@ _MOST_KERNEL_SAMPLES = 3000
 
 
 def whitened_at(
-    placement: Placement, codes: Index, *, kappa: float, rho: float
+    learnt: LearntCoordinates, codes: Index, *, kappa: float, rho: float
 ) -> tuple[Array, Array]:
     """Training samples and the projector in the metric of one rho.
 
     Parameters
     ----------
-    placement : Placement
+    learnt : LearntCoordinates
         Coordinates of the training samples.
     codes : ndarray of shape (n_train,)
         Their classes, each class with at least one sample.
@@ -59,26 +71,26 @@ def whitened_at(
     """
     factor = None
     if rho >= _LEAST_RHO:
-        factor = _metric_factor(placement, codes, kappa, rho)
+        factor = _metric_factor(learnt, codes, kappa, rho)
     if factor is None:
-        spectrum = within_spectrum(placement, codes, kappa)
+        spectrum = within_spectrum(learnt, codes, kappa)
         scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
-        return placement.training @ scaled, placement.projector @ scaled
+        return learnt.training @ scaled, learnt.projector @ scaled
     training, coefficients = (
         solve_triangular(factor, rows.T, lower=True, check_finite=False).T
-        for rows in (placement.training, placement.projector)
+        for rows in (learnt.training, learnt.projector)
     )
     return training, coefficients
 
 
 def _metric_factor(
-    placement: Placement, codes: Index, kappa: float, rho: float
+    learnt: LearntCoordinates, codes: Index, kappa: float, rho: float
 ) -> Array | None:
     """The Cholesky factor of S_rho; None where rounding has made it indefinite."""
-    contrasts = _unit_contrasts(placement.training, codes)
+    contrasts = _unit_contrasts(learnt.training, codes)
     metric = contrasts.T @ contrasts
-    if _has_motions(placement, kappa):
-        metric += rho * _prior(placement, kappa)
+    if _has_motions(learnt, kappa):
+        metric += rho * _prior(learnt, kappa)
     else:
         metric[np.diag_indices(len(metric))] += rho / len(metric)
     # The matrix is symmetric: its transpose is in the order of LAPACK.
@@ -106,12 +118,14 @@ class WithinSpectrum:
         return unit_rows(projected / np.sqrt(self.variances + rho))
 
 
-def within_spectrum(placement: Placement, codes: Index, kappa: float) -> WithinSpectrum:
+def within_spectrum(
+    learnt: LearntCoordinates, codes: Index, kappa: float
+) -> WithinSpectrum:
     """Solve the generalised eigenproblem that serves every rho.
 
     Parameters
     ----------
-    placement : Placement
+    learnt : LearntCoordinates
         Coordinates of the training samples.
     codes : ndarray of shape (n_train,)
         Their classes, each class with at least one sample.
@@ -123,13 +137,13 @@ def within_spectrum(placement: Placement, codes: Index, kappa: float) -> WithinS
     WithinSpectrum
         The common spectrum. All variances are zero where no class varies.
     """
-    contrasts = _unit_contrasts(placement.training, codes)
+    contrasts = _unit_contrasts(learnt.training, codes)
     size = contrasts.shape[1]
-    if not _has_motions(placement, kappa):
+    if not _has_motions(learnt, kappa):
         variances, directions = np.linalg.eigh(size * (contrasts.T @ contrasts))
         directions *= np.sqrt(size)
     else:
-        prior = _prior(placement, kappa)
+        prior = _prior(learnt, kappa)
         if 2 * len(contrasts) <= size:
             variances, directions = _low_rank_eigh(contrasts, prior)
         else:
@@ -150,14 +164,14 @@ def _unit_contrasts(A: Array, codes: Index) -> Array:
     return contrasts
 
 
-def _has_motions(placement: Placement, kappa: float) -> bool:
-    return placement.tangent_scatter is not None and kappa > 0.0
+def _has_motions(learnt: LearntCoordinates, kappa: float) -> bool:
+    return learnt.tangent_scatter is not None and kappa > 0.0
 
 
-def _prior(placement: Placement, kappa: float) -> Array:
+def _prior(learnt: LearntCoordinates, kappa: float) -> Array:
     """The prior B, for images."""
-    assert placement.tangent_scatter is not None
-    prior = kappa * placement.tangent_scatter
+    assert learnt.tangent_scatter is not None
+    prior = kappa * learnt.tangent_scatter
     # kappa = 1 leaves motions that no sample shows without a prior.
     prior[np.diag_indices(len(prior))] += max(1.0 - kappa, 1e-6) / len(prior)
     return np.asarray(prior)
@@ -272,6 +286,12 @@ class WithinMetric(SupervisedExtractor):
         "descriptor": [StrOptions({"local"}), None],
     }
 
+    _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
+        kernel_=instance_of(CentredKernel) | NOTHING,
+        mean_=(VECTOR | NOTHING).of("n_inputs"),
+        coefficients_=MATRIX.of("n_inputs", "n_components"),
+    )
+
     def __init__(
         self,
         *,
@@ -290,15 +310,15 @@ class WithinMetric(SupervisedExtractor):
         self.descriptor = descriptor
 
     def _fit(self, data: Array, codes: Index) -> None:
-        self.learn(self.geometry(self.prepare(data)), codes)
+        self._learn(self._coordinate_system(self._prepare(data)), codes)
 
-    def learn(self, geometry: Geometry, codes: Index) -> Array:
+    def _learn(self, system: CoordinateSystem, codes: Index) -> Array:
         """Learn from training samples that have been placed.
 
         Parameters
         ----------
-        geometry : Geometry
-            The training samples, from :meth:`geometry`.
+        system : CoordinateSystem
+            The training samples, from :meth:`_coordinate_system`.
         codes : ndarray of shape (n_samples,)
             Their class numbers.
 
@@ -307,18 +327,18 @@ class WithinMetric(SupervisedExtractor):
         ndarray of shape (n_samples, n_components)
             Features of the training samples.
         """
-        placement = geometry.restricted(np.arange(codes.size))
+        learnt = system.learnt_from(np.arange(codes.size))
         training, coefficients = whitened_at(
-            placement, codes, kappa=self.kappa, rho=self.rho
+            learnt, codes, kappa=self.kappa, rho=self.rho
         )
         self.kernel_ = self.mean_ = None
-        if isinstance(geometry, KernelGeometry):
-            self.kernel_ = geometry.kernel
-        elif isinstance(geometry, GramGeometry):
-            self.mean_ = geometry.mean
-            coefficients = geometry.centred.T @ coefficients
+        if isinstance(system, KernelCoordinates):
+            self.kernel_ = system.kernel
+        elif isinstance(system, GramCoordinates):
+            self.mean_ = system.mean
+            coefficients = system.centred.T @ coefficients
         else:
-            self.mean_ = placement.origin
+            self.mean_ = learnt.origin
         self.coefficients_ = coefficients
         return unit_rows(training)
 
@@ -344,7 +364,7 @@ class WithinMetric(SupervisedExtractor):
     def _shape(self, n_features: int) -> ImageShape:
         return resolved_shape(self.image_shape, n_features, without="descriptor=None")
 
-    def prepare(self, data: Array) -> PreparedSamples:
+    def _prepare(self, data: Array) -> PreparedSamples:
         """What is computed of each training sample by itself.
 
         Parameters
@@ -370,30 +390,55 @@ class WithinMetric(SupervisedExtractor):
                 tangents = tangent_features(data, shape, self._inputs)
         return PreparedSamples(rows, tangents, data.shape[1])
 
-    def geometry(self, samples: PreparedSamples) -> Geometry:
+    def _coordinate_system(self, samples: PreparedSamples) -> CoordinateSystem:
         """Place training samples.
 
         Parameters
         ----------
         samples : PreparedSamples
-            From :meth:`prepare`.
+            From :meth:`_prepare`.
 
         Returns
         -------
-        Geometry
+        CoordinateSystem
             What all folds and every rho share.
         """
         n_samples, n_inputs = samples.inputs.shape
         if not self._uses_products(n_samples, n_inputs):
-            return InputGeometry(samples)
+            return InputCoordinates(samples)
         if self._has_kernel(n_samples):
-            return KernelGeometry(samples, width=self.width)
-        return GramGeometry(samples)
+            return KernelCoordinates(samples, width=self.width)
+        return GramCoordinates(samples)
 
     def _has_kernel(self, n_samples: int) -> bool:
         few = n_samples <= _MOST_KERNEL_SAMPLES
         return self.kernel == "rbf" or (self.kernel == "auto" and few)
 
     def _uses_products(self, n_samples: int, n_inputs: int) -> bool:
-        """Whether `geometry` uses the products of all pairs of samples."""
+        """Whether `system` uses the products of all pairs of samples."""
         return self._has_kernel(n_samples) or n_samples <= n_inputs
+
+    @property
+    def n_inputs_(self) -> int:
+        """Number of inputs, after the descriptor."""
+        if self.kernel_ is not None:
+            return self.kernel_.n_features
+        assert self.mean_ is not None
+        return int(self.mean_.size)
+
+    def _check_saved(self, path: Path) -> None:
+        """Linear or by a kernel, of inputs as the descriptor makes them."""
+        kernel, mean = self.kernel_, self.mean_
+        one = (kernel is None) != (mean is None)
+        expect(one, path, "kernel_", "and mean_ are both there, or both not")
+        if kernel is not None:
+            check_kernel_coefficients(kernel, self.coefficients_, path)
+        found = self.n_inputs_
+        wanted, source = self.n_features_in_, "n_features_in_"
+        # Pixels are among the descriptors: where there are more, they need no count.
+        if self.descriptor is not None and wanted <= found:
+            nobody = np.empty((0, wanted))
+            wanted = asked(lambda: self._inputs(nobody).shape[1], path)
+            source = "descriptor"
+        name = "mean_" if kernel is None else "kernel_"
+        expect_equal(found, wanted, path, name, "inputs", source)

@@ -5,6 +5,7 @@ All filters are separable and linear, so along an axis of usual length each is a
 product with a small matrix that pads, filters and samples at once.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from numbers import Integral
@@ -21,6 +22,7 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dualqml._linalg import unit_rows
+from dualqml._saved_state import SHAPE, Path, Saved, expect_equal, fitted
 from dualqml._sklearn import Interval, _fit_context
 from dualqml._typing import Array, Index
 from dualqml.images.shapes import ImageShape, SizeLike, at_unit_scale, resolved_shape
@@ -132,6 +134,8 @@ class LocalDescriptors(
         "stride": [Interval(Integral, 1, None, closed="left")],
     }
 
+    _saved: ClassVar[Saved] = fitted(image_shape_=SHAPE)
+
     def __init__(
         self,
         *,
@@ -198,6 +202,12 @@ class LocalDescriptors(
         tags.input_tags.two_d_array = False
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+    def _check_saved(self, path: Path) -> None:
+        """The images have as many pixels as there are features."""
+        found, wanted = math.prod(map(int, self.image_shape_)), self.n_features_in_
+        source = "n_features_in_"
+        expect_equal(found, wanted, path, "image_shape_", "pixels", source)
 
 
 def local_descriptors(

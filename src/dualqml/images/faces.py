@@ -20,6 +20,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 
+from dualqml._saved_state import STATELESS, Saved
 from dualqml._sklearn import Interval, StrOptions
 from dualqml._text import first_few
 from dualqml._typing import Array
@@ -306,6 +307,8 @@ class FaceCropper(_FaceStep):
         "eye_distance": [Interval(Real, 0, 1, closed="neither")],
     }
 
+    _saved: ClassVar[Saved] = STATELESS
+
     def __init__(
         self,
         *,
@@ -423,6 +426,8 @@ class FaceEmbedder(ClassNamePrefixFeaturesOutMixin, _FaceStep):
         "several": [StrOptions({"error", "largest"})],
         "upsample": [Interval(Integral, 0, MAX_UPSAMPLE, closed="both")],
     }
+
+    _saved: ClassVar[Saved] = STATELESS
     _n_features_out = N_FEATURES
 
     def __init__(self, *, several: Several = "error", upsample: int = 1) -> None:

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from dualqml._linalg import unit_rows
+from dualqml._saved_state import Saved, fitted
 from dualqml._sklearn import StrOptions
 from dualqml._typing import Array
 from dualqml.images.shapes import ImageShape, SizeLike, at_unit_scale, shape_or_row
@@ -87,6 +88,8 @@ class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         "method": [StrOptions(set(get_args(Photometry)))],
         "image_shape": ["array-like", None],
     }
+
+    _saved: ClassVar[Saved] = fitted()
 
     def __init__(
         self,

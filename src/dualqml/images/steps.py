@@ -14,6 +14,7 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import validate_data
 
+from dualqml._saved_state import Saved, fitted
 from dualqml._sklearn import Interval
 from dualqml.images.geometry import align_eyes, crop, resize, to_grey
 from dualqml.images.shapes import ImageShape, SizeLike, read_size, shape_or_row
@@ -147,6 +148,8 @@ class GreyConverter(ImageStep):
         "image_shape": ["array-like", None],
     }
 
+    _saved: ClassVar[Saved] = fitted()
+
     def __init__(self, *, image_shape: SizeLike | None = None) -> None:
         self.image_shape = image_shape
 
@@ -203,6 +206,8 @@ class Cropper(ImageStep):
         "box": [tuple, list, None],
         "image_shape": ["array-like", None],
     }
+
+    _saved: ClassVar[Saved] = fitted()
 
     def __init__(
         self,
@@ -276,6 +281,8 @@ class Resizer(ImageStep):
         "size": ["array-like"],
         "image_shape": ["array-like", None],
     }
+
+    _saved: ClassVar[Saved] = fitted()
 
     def __init__(
         self,
@@ -358,6 +365,8 @@ class EyeAligner(ImageStep):
         "eye_distance": [Interval(Real, 0, 1, closed="neither")],
         "image_shape": ["array-like", None],
     }
+
+    _saved: ClassVar[Saved] = fitted()
 
     def __init__(
         self,

@@ -20,17 +20,15 @@ import math
 import reprlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from dualqml.persistence._classes import CLASSES, SavedClass
-from dualqml.persistence._kinds import check_kind
-from dualqml.persistence._problems import Path, ValueProblem
-from dualqml.persistence._shapes import check_shapes
+from dualqml._saved_state import Path, Saved, ValueProblem, check_kind
+from dualqml.persistence.schema import CLASSES
 from dualqml.persistence.tensors import DTYPES
 
 #: Levels of objects in objects; more are taken for an object that holds itself.
@@ -134,11 +132,10 @@ class Encoder:
 
     def _encode_object(self, value: Any, path: Path, level: int) -> dict[str, Any]:
         name = type(value).__name__
-        saved = CLASSES[name]
-        parameters: dict[str, Any] = {}
+        saved = CLASSES[name].saved
         if isinstance(value, BaseEstimator):
             parameters = value.get_params(deep=False)
-        elif is_dataclass(value):
+        else:
             parameters = {f.name: getattr(value, f.name) for f in fields(value)}
         attributes = {k: v for k, v in vars(value).items() if k not in parameters}
         for key in attributes:
@@ -269,11 +266,12 @@ class Decoder:
         self._n_objects += 1
         if self._n_objects > _MOST_OBJECTS:
             raise ValueProblem(path, f"is one of more than {_MOST_OBJECTS} objects")
-        saved = CLASSES[name]
+        listed = CLASSES[name]
+        saved = listed.saved
         parameters = self._decode_all(node["parameters"], path, level)
         attributes = self._decode_all(node["attributes"], path, level)
-        made = _made(name, saved, parameters, path, values=self._values)
-        _check_attributes(name, saved, attributes, path, values=self._values)
+        made = _made(listed.type, saved, parameters, path, values=self._values)
+        _check_attributes(made, saved, attributes, path, values=self._values)
         for key, value in attributes.items():
             setattr(made, key, value)
         if isinstance(made, BaseEstimator):
@@ -284,7 +282,7 @@ class Decoder:
                 made._validate_params()
             except (TypeError, ValueError) as error:
                 raise ValueProblem(path, f"is not a valid {name}: {error}") from error
-        check_shapes(made, path)
+        listed.check_loaded(made, path)
         return made
 
     def _decode_scalar(self, node: Mapping[str, Any], path: Path, level: int) -> Any:
@@ -321,55 +319,56 @@ class Decoder:
 
 
 def _made(
-    name: str,
-    saved: SavedClass,
+    kind: type,
+    saved: Saved,
     parameters: dict[str, Any],
     path: Path,
     *,
     values: bool,
 ) -> Any:
     """An object of a class with given parameters, and the defaults of the others."""
-    known: Mapping[str, inspect.Parameter] = {}
-    if issubclass(saved.type, BaseEstimator) or is_dataclass(saved.type):
-        known = inspect.signature(saved.type).parameters
+    known = inspect.signature(kind).parameters
     for key in parameters:
         if key not in known:
             what = (
-                f"is a parameter that {name} does not have. The file may come from a "
-                "newer version"
+                f"is a parameter that {kind.__name__} does not have. The file may "
+                "come from a newer version"
             )
             raise ValueProblem((*path, key), what)
     for key, parameter in known.items():
         if key not in parameters and parameter.default is inspect.Parameter.empty:
-            raise ValueProblem((*path, key), f"is missing, and {name} needs it")
-    for key, kind in saved.parameters.items():
+            raise ValueProblem(
+                (*path, key), f"is missing, and {kind.__name__} needs it"
+            )
+    for key, wanted in saved.parameters.items():
         if key in parameters:
-            check_kind(parameters[key], kind, (*path, key), values=values)
-    return saved.type(**parameters) if known else object.__new__(saved.type)
+            check_kind(parameters[key], wanted, (*path, key), values=values)
+    return kind(**parameters)
 
 
 def _check_attributes(
-    name: str,
-    saved: SavedClass,
+    made: Any,
+    saved: Saved,
     attributes: Mapping[str, Any],
     path: Path,
     *,
     values: bool,
 ) -> None:
+    name = type(made).__name__
     kinds = {**saved.attributes, **saved.optional}
     for key, value in attributes.items():
         if key not in kinds:
             what = f"is an attribute that {name} does not have"
             raise ValueProblem((*path, key), what)
         check_kind(value, kinds[key], (*path, key), values=values)
-    if issubclass(saved.type, BaseEstimator) and not _is_fitted(saved, attributes):
+    if isinstance(made, BaseEstimator) and not _is_fitted(saved, attributes):
         return
     for key in saved.attributes:
         if key not in attributes:
             raise ValueProblem((*path, key), f"is missing, and {name} needs it")
 
 
-def _is_fitted(saved: SavedClass, attributes: Mapping[str, Any]) -> bool:
+def _is_fitted(saved: Saved, attributes: Mapping[str, Any]) -> bool:
     return not saved.attributes or any(key in saved.attributes for key in attributes)
 
 

@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dualqml import __version__
+from dualqml._saved_state import ValueProblem
 from dualqml.exceptions import ModelFileError
-from dualqml.persistence._problems import ValueProblem
 from dualqml.persistence.codec import Decoder, Encoder, is_saved
 from dualqml.persistence.tensors import read_tensors, strict_json, write_tensors
 

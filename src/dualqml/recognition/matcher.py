@@ -20,7 +20,14 @@ from dualqml._typing import Array, Index
 from dualqml.exceptions import RecognitionError
 from dualqml.extractors import DualQMLW
 from dualqml.extractors.methods import make_method
-from dualqml.extractors.prepared_samples import PreparedSamples, ProductCache
+from dualqml.extractors.prepared_samples import (
+    PreparedSamples,
+    ProductCache,
+    fit_prepared,
+    metric_inputs,
+    needs_products,
+    prepare_samples,
+)
 from dualqml.recognition.gallery import Gallery
 
 #: Parameters of DualQML-W that did well for vectors (see docs/recognition.md).
@@ -86,14 +93,16 @@ class SampleCache:
         new = [subject for subject in gallery if subject not in self._prepared]
         if new:
             samples = [gallery[subject] for subject in new]
-            prepared = model.prepare(np.concatenate(samples).astype(np.float64))
+            prepared = prepare_samples(
+                model, np.concatenate(samples).astype(np.float64)
+            )
             ends = np.cumsum([len(own) for own in samples])
             for subject, own, end in zip(new, samples, ends, strict=True):
                 part = np.arange(end - len(own), end)
                 self._prepared[subject] = prepared.take(part)
         parts = {subject: self._prepared[subject] for subject in gallery}
         n_inputs = parts[next(iter(gallery))].inputs.shape[1]
-        if model.uses_products(gallery.n_samples, n_inputs):
+        if needs_products(model, gallery.n_samples, n_inputs):
             return self._products.joined(parts)
         self._products = ProductCache()
         joined = PreparedSamples.joined(list(parts.values()))
@@ -235,7 +244,7 @@ class Matcher:
     def _learn_prepared(
         self, model: DualQMLW, samples: PreparedSamples, codes: Index
     ) -> None:
-        self.model = model.fit_prepared(samples, codes)
+        self.model = fit_prepared(model, samples, codes)
         self._learn_cosines(samples.inputs, codes)
 
     def _learn_cosines(self, units: Array, codes: Index) -> None:
@@ -254,7 +263,7 @@ class Matcher:
         if self.cosine_weight:
             inputs = unit_rows(rows)
             if isinstance(self.model, DualQMLW):
-                inputs = self.model.metric_._inputs(rows)
+                inputs = metric_inputs(self.model, rows)
             cosines = inputs @ self.means.T
             standard = (cosines - self.cosine_mean) / self.cosine_spread
             scores = scores + self.cosine_weight * standard

@@ -11,6 +11,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dualqml._saved_state import SIZE
 from dualqml._typing import Array
 from dualqml.exceptions import (
     DualQMLError,
@@ -20,7 +21,6 @@ from dualqml.exceptions import (
 )
 from dualqml.extractors.methods import METHODS
 from dualqml.images.shapes import SizeLike
-from dualqml.persistence._kinds import SIZE
 from dualqml.recognition.calibration import calibrate, held_out_trials, left_out_trials
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding, InputReader, Inputs

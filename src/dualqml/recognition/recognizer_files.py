@@ -20,11 +20,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from dualqml import __version__
-from dualqml._text import printable
-from dualqml.exceptions import ModelFileError, RecognitionError
-from dualqml.extractors import DualQMLW
-from dualqml.extractors.methods import METHODS
-from dualqml.persistence._kinds import (
+from dualqml._saved_state import (
     ESTIMATOR,
     JOBS,
     LINE,
@@ -33,6 +29,7 @@ from dualqml.persistence._kinds import (
     PLAIN,
     SIZE,
     Kind,
+    ValueProblem,
     array_of,
     check_fields,
     check_kind,
@@ -40,8 +37,10 @@ from dualqml.persistence._kinds import (
     one_of,
     plain_number,
 )
-from dualqml.persistence._problems import ValueProblem
-from dualqml.persistence._relations import n_inputs
+from dualqml._text import printable
+from dualqml.exceptions import ModelFileError, RecognitionError
+from dualqml.extractors import DualQMLW
+from dualqml.extractors.methods import METHODS
 from dualqml.persistence.codec import Decoder, Encoder
 from dualqml.persistence.model_files import VERSION_KEY, check_format
 from dualqml.persistence.tensors import read_tensors, strict_json, write_tensors
@@ -305,7 +304,7 @@ def _matcher(recognizer: "Enrolment", state: Mapping[str, Any]) -> Matcher:
     if len(means) != n_subjects:
         raise ValueError("there is not a mean for each subject")
     # The cosine is that of the inputs of the metric, where there is one.
-    width = n_inputs(model.metric_) if isinstance(model, DualQMLW) else n_features
+    width = model.metric_.n_inputs_ if isinstance(model, DualQMLW) else n_features
     if means.shape[1] != width:
         raise ValueError(f"the means have {means.shape[1]} values, not {width}")
     matcher.subjects = recognizer.subjects()

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training sets of the paper's sizes: real where available, else synthetic.
+"""Development data for tests and benchmarks: real where available, else synthetic.
 
 The research databases may not be redistributed. Set ``DUALQML_DATA`` to a
 folder with ``ar.npz``, ``feret.npz``, ``pie.npz``, ``iitd_ear.npz`` and
 ``polyu_palm.npz`` (arrays ``images32`` and ``labels``) and
-``lfw_embeddings.npz`` (``embeddings``, ``labels``), or keep it as
-``shared/data`` beside the checkout.
+``lfw_embeddings.npz`` and ``lfw_sface.npz`` (``embeddings``, ``labels``), or keep it
+as ``shared/data`` beside the checkout.
 """
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +60,7 @@ def load_samples(name: str) -> tuple[Array, NDArray[np.int64]]:
     if name == "orl":
         faces = load_orl()
         return faces.rows, np.unique(faces.labels, return_inverse=True)[1]
-    if name == "lfw_embeddings":
+    if name in ("lfw_embeddings", "lfw_sface"):
         with np.load(DATA_FOLDER / f"{name}.npz") as archive:
             return (
                 archive["embeddings"].astype(np.float64),
@@ -88,6 +90,25 @@ def split(
         train.append(own[:n_train])
         test.append(own[n_train:])
     return np.concatenate(train), np.concatenate(test)
+
+
+def split_errors(
+    make_models: Callable[[], Sequence[Any]],
+    database: str,
+    per_class: int,
+    n_splits: int,
+) -> list[float]:
+    """Error rates in per cent over fixed splits, each a mean over some models."""
+    X, labels = load_samples(database)
+    out = []
+    for repetition in range(n_splits):
+        train, test = split(labels, per_class, 7000 + repetition)
+        right = [
+            model.fit(X[train], labels[train]).score(X[test], labels[test])
+            for model in make_models()
+        ]
+        out.append(100.0 * (1.0 - float(np.mean(right))))
+    return out
 
 
 def normalised(X: Array, mean: Array) -> Array:

@@ -4,20 +4,24 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist, pdist
 
-from dualqml.extractors._coordinates import GramGeometry, InputGeometry, KernelGeometry
+from dualqml.extractors._coordinates import (
+    GramCoordinates,
+    InputCoordinates,
+    KernelCoordinates,
+)
 from dualqml.extractors.prepared_samples import PreparedSamples
 
 SHAPE = (4, 6)
 WIDTH = 1.5
 
-by_geometry = pytest.mark.parametrize("kind", ["input", "gram", "rbf"])
+by_system = pytest.mark.parametrize("kind", ["input", "gram", "rbf"])
 
 
-def make_geometry(kind, X, tangents, width=WIDTH):
+def make_system(kind, X, tangents, width=WIDTH):
     samples = PreparedSamples(X, tangents, X.shape[1])
     if kind == "rbf":
-        return KernelGeometry(samples, width=width)
-    return (InputGeometry if kind == "input" else GramGeometry)(samples)
+        return KernelCoordinates(samples, width=width)
+    return (InputCoordinates if kind == "input" else GramCoordinates)(samples)
 
 
 def bandwidth_of(X, width=WIDTH):
