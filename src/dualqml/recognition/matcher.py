@@ -62,11 +62,11 @@ class SampleCache:
         self._products = ProductCache()
 
     def forget(self, subject: str) -> None:
-        """Drop and overwrite what was computed with a subject."""
+        """Drop what was computed with a subject, and overwrite what is kept of it."""
         self._products.forget(subject)
         prepared = self._prepared.pop(subject, None)
         if prepared is not None:
-            # Not left in memory for whoever gets it next.
+            # Copies that a fit made in passing have been freed, but not overwritten.
             prepared.inputs.fill(0.0)
             if prepared.tangents is not None:
                 prepared.tangents.fill(0.0)

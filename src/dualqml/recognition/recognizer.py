@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +37,60 @@ from dualqml.recognition.results import (
 _BEFORE_REMOVAL = "kept from a calibration before a removal; calibrate again"
 
 
-class Enrolment:
-    """What all recognisers share: enrolment, erasure and files. Do not use directly.
+class Recognizer:
+    """People who can be enrolled, recognised and erased.
 
-    After every change the model is the one that a fresh fit to the present subjects
-    gives. It is fitted when it is next needed. Changes wait for each other; a search
-    sees the people before a change or those after it.
+    After every `enroll` and `remove` the model is the one that a fresh fit to the
+    present subjects gives: nothing of a removed subject is left in it. It is fitted
+    when it is next needed.
+
+    Threads may share a recogniser: changes wait for each other, and a search sees the
+    people before a change or those after it.
+
+    Scores are similarities: the larger, the more alike. A decision needs a
+    threshold: from `calibrate`, given by hand, or with the call.
+
+    Read more in the :ref:`user guide <recognition>`.
+
+    Parameters
+    ----------
+    method : str, default="DualQML-W"
+        A key of `dualqml.extractors.methods.METHODS`.
+    size : sequence of int, default=(32, 32)
+        Height and width to which images are resized. Not used for vectors.
+    threshold : float, default=None
+        The score that makes a match.
+    cosine_weight : float, default=None
+        Weight of the cosine to a subject's mean in the score, which tells
+        strangers. None means 0.8 for vectors and 0 for images, where pixels of
+        different people are alike anyhow.
+    embedding : callable, default=None
+        From a list of images to an array with a vector for each. It is not saved:
+        give it again to `load`.
+    **parameters : dict
+        Parameters of the method, instead of those that did well for vectors or
+        images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.recognition import Recognizer
+    >>> rng = np.random.default_rng(0)
+    >>> people = {name: rng.normal(size=20) for name in ["Ann", "Bob", "Zoe"]}
+    >>> recognizer = Recognizer(threshold=0.5, cosine_weight=0.0)
+    >>> for name, face in people.items():
+    ...     recognizer.enroll(name, face + 0.2 * rng.normal(size=(3, 20)))
+    >>> recognizer.subjects()
+    ['Ann', 'Bob', 'Zoe']
+    >>> recognizer.identify(people["Zoe"]).subject
+    'Zoe'
+    >>> recognizer.identify(rng.normal(size=20)).decision
+    'unknown'
+    >>> recognizer.verify("Ann", people["Bob"]).decision
+    'no match'
+    >>> recognizer.remove("Zoe")
+    >>> recognizer.identify(people["Zoe"]).decision
+    'unknown'
     """
 
     def __init__(
@@ -50,8 +98,9 @@ class Enrolment:
         method: str = "DualQML-W",
         *,
         size: SizeLike = (32, 32),
+        threshold: float | None = None,
         cosine_weight: float | None = None,
-        embedding: Any = None,
+        embedding: Embedding | None = None,
         **parameters: Any,
     ) -> None:
         if method not in METHODS:
@@ -81,6 +130,8 @@ class Enrolment:
         self._changing = threading.RLock()
         self._model_id: str | None = None
         self.calibration: Calibration | None = None
+        if threshold is not None:
+            self.set_threshold(threshold)
 
     def __getstate__(self) -> dict[str, Any]:
         # For copies, and for processes that are handed one; a lock is of a process.
@@ -195,7 +246,7 @@ class Enrolment:
         self._cache.forget(subject)
 
     def samples(self, subject: str) -> NDArray[Any]:
-        """The samples of a subject, one a row, as they are kept.
+        """The samples of a subject as they are kept, one row per sample.
 
         Parameters
         ----------
@@ -259,8 +310,7 @@ class Enrolment:
         ModelFileError
             There is no such file, it is damaged, or of another format.
         """
-        found = load_recognizer(cls, path, embedding=embedding, verify=verify)
-        return cast(Self, found)
+        return load_recognizer(cls, path, embedding=embedding, verify=verify)
 
     @property
     def inputs(self) -> str | None:
@@ -332,83 +382,6 @@ class Enrolment:
             matcher.model_id = self.model_id
             self._matcher = matcher
             return matcher
-
-
-class Recognizer(Enrolment):
-    """People who can be enrolled, recognised and erased.
-
-    After every `enroll` and `remove` the model is the one that a fresh fit to the
-    present subjects gives: nothing of a removed subject is left in it. It is fitted
-    when it is next needed.
-
-    Threads may share a recogniser: changes wait for each other, and a search sees the
-    people before a change or those after it.
-
-    Scores are similarities: the larger, the more alike. A decision needs a
-    threshold: from `calibrate`, given by hand, or with the call.
-
-    Read more in the :ref:`user guide <recognition>`.
-
-    Parameters
-    ----------
-    method : str, default="DualQML-W"
-        A key of `dualqml.extractors.methods.METHODS`.
-    size : sequence of int, default=(32, 32)
-        Height and width to which images are resized. Not used for vectors.
-    threshold : float, default=None
-        The score that makes a match.
-    cosine_weight : float, default=None
-        Weight of the cosine to a subject's mean in the score, which tells
-        strangers. None means 0.8 for vectors and 0 for images, where pixels of
-        different people are alike anyhow.
-    embedding : callable, default=None
-        From a list of images to an array with a vector for each. It is not saved:
-        give it again to `load`.
-    **parameters : dict
-        Parameters of the method, instead of those that did well for vectors or
-        images.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dualqml.recognition import Recognizer
-    >>> rng = np.random.default_rng(0)
-    >>> people = {name: rng.normal(size=20) for name in ["Ann", "Bob", "Zoe"]}
-    >>> recognizer = Recognizer(threshold=0.5, cosine_weight=0.0)
-    >>> for name, face in people.items():
-    ...     recognizer.enroll(name, face + 0.2 * rng.normal(size=(3, 20)))
-    >>> recognizer.subjects()
-    ['Ann', 'Bob', 'Zoe']
-    >>> recognizer.identify(people["Zoe"]).subject
-    'Zoe'
-    >>> recognizer.identify(rng.normal(size=20)).decision
-    'unknown'
-    >>> recognizer.verify("Ann", people["Bob"]).decision
-    'no match'
-    >>> recognizer.remove("Zoe")
-    >>> recognizer.identify(people["Zoe"]).decision
-    'unknown'
-    """
-
-    def __init__(
-        self,
-        method: str = "DualQML-W",
-        *,
-        size: SizeLike = (32, 32),
-        threshold: float | None = None,
-        cosine_weight: float | None = None,
-        embedding: Embedding | None = None,
-        **parameters: Any,
-    ) -> None:
-        super().__init__(
-            method,
-            size=size,
-            cosine_weight=cosine_weight,
-            embedding=embedding,
-            **parameters,
-        )
-        if threshold is not None:
-            self.set_threshold(threshold)
 
     def verify(
         self, subject: str, image: Inputs, *, threshold: float | None = None

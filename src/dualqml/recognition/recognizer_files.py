@@ -14,7 +14,7 @@ import math
 import os
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -50,7 +50,10 @@ from dualqml.recognition.matcher import Matcher
 from dualqml.recognition.results import Calibration
 
 if TYPE_CHECKING:
-    from dualqml.recognition.recognizer import Enrolment
+    from dualqml.recognition.recognizer import Recognizer
+
+#: A recogniser, or a subclass of it.
+_Kind = TypeVar("_Kind", bound="Recognizer")
 
 #: Version of the format. It changes with a major version of dualqml at most.
 FORMAT = 1
@@ -103,7 +106,7 @@ _MATCHER: Mapping[str, Kind] = {
 }
 
 
-def save_recognizer(recognizer: "Enrolment", path: str | os.PathLike[str]) -> None:
+def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> None:
     """Save a recogniser; see `Recognizer.save`."""
     gallery, matcher = recognizer._gallery, None
     if len(gallery) > 1:
@@ -141,12 +144,12 @@ def save_recognizer(recognizer: "Enrolment", path: str | os.PathLike[str]) -> No
 
 
 def load_recognizer(
-    kind: type["Enrolment"],
+    kind: type[_Kind],
     path: str | os.PathLike[str],
     *,
     embedding: Embedding | None = None,
     verify: bool = True,
-) -> "Enrolment":
+) -> _Kind:
     """Load a recogniser; see `Recognizer.load`."""
     arrays, metadata = read_tensors(path, verify=verify)
     if _FORMAT_KEY not in metadata or _STATE_KEY not in metadata:
@@ -221,8 +224,8 @@ def _check_calibration(record: Mapping[str, Any]) -> None:
 
 
 def _restored(
-    kind: type["Enrolment"], state: Mapping[str, Any], embedding: Embedding | None
-) -> "Enrolment":
+    kind: type[_Kind], state: Mapping[str, Any], embedding: Embedding | None
+) -> _Kind:
     """A recogniser of fields that have been checked."""
     taken = set(inspect.signature(kind.__init__).parameters) & set(state["parameters"])
     if taken:
@@ -283,7 +286,7 @@ def _parts(estimator: Any) -> list[Any]:
     return [estimator] if inner is None else [estimator, *_parts(inner)]
 
 
-def _matcher(recognizer: "Enrolment", state: Mapping[str, Any]) -> Matcher:
+def _matcher(recognizer: "Recognizer", state: Mapping[str, Any]) -> Matcher:
     matcher = Matcher(
         recognizer.method,
         recognizer._reader.image_shape,
