@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dualqml.data.database import Database
+from dualqml.data.database import Database, Source
 from dualqml.data.image_files import read_images
-from dualqml.data.named import Source
 from dualqml.exceptions import DualQMLError, MissingDependencyError
 from dualqml.images.files import pillow
 from dualqml.images.shapes import SizeLike
