@@ -300,7 +300,8 @@ class TestFaceCropper:
     def test_eyes_behind_the_edge_are_no_error(self, orl, monkeypatch):
         wall = photograph((orl.images[0], 2, 20, 40))[:, 90:]
         cut = Face((70, 0, 200, 80), (122.0, -10.0), (120.0, 78.0), 1.0)
-        monkeypatch.setattr(faces, "found_faces", lambda *_: [(cut, None)])
+        found = [faces.DetectedFace(cut, landmarks=None)]
+        monkeypatch.setattr(faces, "detect_faces", lambda *_: found)
         (got,) = FaceCropper().transform([wall])
         assert got.std() > 10
         # What is behind the edge continues it.

