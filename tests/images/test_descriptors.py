@@ -3,7 +3,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualqml.images import descriptors as module
+from dualqml.images import descriptors, shapes
 from dualqml.images.descriptors import (
     ALL_PARTS,
     LocalDescriptors,
@@ -86,7 +86,7 @@ def test_equals_loops_over_pixels_and_filters(shape, stride, rng):
 def test_long_axes_give_the_same(rng, monkeypatch):
     X = rng.random((3, 15 * 20))
     expected = local_descriptors(X, (15, 20))
-    monkeypatch.setattr(module, "_LONG_AXIS", 17)
+    monkeypatch.setattr(descriptors, "_LONG_AXIS", 17)
     features = local_descriptors(X, (15, 20))
     np.testing.assert_allclose(features, expected, rtol=0, atol=1e-11)
 
@@ -181,8 +181,8 @@ def test_features_of_an_image_do_not_depend_on_the_others(rng, monkeypatch):
     together = local_descriptors(X, (12, 12))
     alone = np.vstack([local_descriptors(row[None], (12, 12)) for row in X])
     np.testing.assert_allclose(alone, together, rtol=0, atol=1e-12)
-    # Three images at a time.
-    monkeypatch.setattr(module, "_TEMPORARY_BYTES", 3 * 144 * module._BYTES_PER_PIXEL)
+    three_images = 3 * 144 * descriptors._BYTES_PER_PIXEL
+    monkeypatch.setattr(shapes, "_TEMPORARY_BYTES", three_images)
     chunked = local_descriptors(X, (12, 12))
     np.testing.assert_allclose(chunked, together, rtol=0, atol=1e-12)
 

@@ -182,7 +182,7 @@ def fixed_split(labels: ArrayLike, train: ArrayLike) -> Split:
     if known.size < 2 or test.size == 0:
         raise DatabaseError(
             f"The split has {known.size} subjects to train on and {test.size} images "
-            "of them to test; at least two subjects and one image are needed"
+            "of them to test; two and one are the least"
         )
     return Split(split.train, test)
 
