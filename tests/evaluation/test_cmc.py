@@ -77,7 +77,7 @@ def test_scores_are_left_as_they_are():
 
 
 def test_there_may_be_no_probes_to_rank():
-    assert true_ranks(np.empty((0, 3)), np.empty(0, dtype=int)).size == 0
+    assert true_ranks(np.empty((0, 3)), np.empty(0, dtype=int)).shape == (0,)
 
 
 @pytest.mark.parametrize(

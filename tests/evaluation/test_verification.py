@@ -119,7 +119,9 @@ class TestErrorCurve:
         assert nonmated.tolist() == [2.0, 0.0]
 
     def test_zero_has_no_sign(self):
-        assert error_curve([0.0], [-0.0]).thresholds.size == 2
+        curve = error_curve([0.0], [-0.0])
+        assert curve.thresholds.tolist() == [0.0, np.inf]
+        assert (curve.fmr.tolist(), curve.fnmr.tolist()) == ([1.0, 0.0], [0.0, 1.0])
 
 
 class TestEqualErrorRate:

@@ -311,7 +311,8 @@ class TestFaceCropper:
         shots, labels, _ = people
         crops = FaceCropper(upsample=0).transform(np.array(shots[:3]))
         database = Database("mine", crops, labels[:3], citation="", terms="")
-        assert database.rows.shape == (3, 1024)
+        assert_array_equal(255.0 * database.rows, crops.reshape(3, 1024))
+        assert database.subjects.tolist() == ["s1"]
 
     def test_no_photographs(self, orl):
         assert FaceCropper(size=(8, 9)).transform([]).shape == (0, 8, 9)

@@ -11,6 +11,7 @@ import pytest
 from dualqml.exceptions import DatabaseError, MissingDependencyError
 from dualqml.images import files
 from dualqml.images.files import read_image
+from dualqml.images.geometry import resize
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -32,7 +33,9 @@ def test_8_bits_of_the_same_size_stay_as_they_are(tmp_path):
 
 def test_size_is_height_then_width(tmp_path):
     path = saved(tmp_path, Image.fromarray(RAMP))
-    assert read_image(path, (4, 6)).shape == (4, 6)
+    read = read_image(path, (4, 6))
+    assert read.shape == (4, 6)
+    np.testing.assert_array_equal(read, resize(RAMP, (4, 6)))
 
 
 def test_resizing_is_antialiased(tmp_path):
