@@ -6,6 +6,7 @@ says how the names of a database are read and which images the paper uses; the r
 applies it. ``docs/data.md`` tells how to read copies with other names.
 """
 
+import inspect
 import os
 import re
 import warnings
@@ -413,34 +414,35 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 )
 
 
+#: Text that the docstrings of all readers share, by its mark in them.
 _SHARED_TEXT = {
     "<common parameters>": """\
 root : path
-        Folder of the files, which may be in folders below it.
-    size : sequence of int, default=(32, 32)
-        Height and width to which the images are resized, with antialiasing.
-    on_error : {"raise", "skip"}, default="raise"
-        What happens to files that cannot be read: an error that names them, or
-        they are left out and listed in ``skipped``.""",
+    Folder of the files, which may be in folders below it.
+size : sequence of int, default=(32, 32)
+    Height and width to which the images are resized, with antialiasing.
+on_error : {"raise", "skip"}, default="raise"
+    What happens to files that cannot be read: an error that names them, or
+    they are left out and listed in ``skipped``.""",
     "<errors and warnings>": """\
 Raises
-    ------
-    DatabaseError
-        The folder has no image of the database, or files cannot be read.
+------
+DatabaseError
+    The folder has no image of the database, or files cannot be read.
 
-    Warns
-    -----
-    UserWarning
-        There are fewer subjects or images than the paper used.""",
+Warns
+-----
+UserWarning
+    There are fewer subjects or images than the paper used.""",
 }
 
 _Reader = TypeVar("_Reader", bound=Callable[..., Database])
 
 
 def _with_shared_text(reader: _Reader) -> _Reader:
-    """Fill in the parts of a docstring that are the same for all readers."""
-    # Python removes docstrings when it is started with -OO.
-    text = reader.__doc__ or ""
+    """Put the shared text into the docstring of a reader."""
+    # Without indentation, as from Python 3.13 on. With -OO there are no docstrings.
+    text = inspect.getdoc(reader) or ""
     for mark, shared in _SHARED_TEXT.items():
         text = text.replace(mark, shared)
     reader.__doc__ = text
