@@ -3,6 +3,7 @@
 import bz2
 import inspect
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -151,11 +152,7 @@ def test_every_parameter_is_documented(name):
     lines = loader.__doc__.splitlines()
     documented = [line.split(" : ")[0] for line in lines if re.match(r"\w+ : ", line)]
     assert documented == list(inspect.signature(loader).parameters)
-    headings = [
-        above
-        for above, line in zip(lines, lines[1:], strict=False)
-        if set(line) == {"-"}
-    ]
+    headings = [line for line, below in pairwise(lines) if set(below) == {"-"}]
     assert headings == ["Parameters", "Returns", "Raises", "Warns"]
     # No mark of shared text is left.
     assert "<" not in loader.__doc__

@@ -21,7 +21,7 @@ def problems(draw, values=VALUES):
 
 
 def sorted_rank(row, code):
-    """By sorting: falling, missing scores last, of equals the first column first."""
+    """Rank by sorting: descending, missing scores last, equal ones by column."""
     keys = [(bool(np.isnan(s)), 0.0 if np.isnan(s) else -s) for s in row]
     order = sorted(range(len(row)), key=lambda column: (keys[column], column))
     return 1 + order.index(code)

@@ -34,13 +34,13 @@ def scores(rng):
 
 
 def draw(ax):
-    """Render for real: errors of scales and ticks show only then."""
+    """Render the figure: only then errors of scales and ticks appear."""
     backend = pytest.importorskip("matplotlib.backends.backend_agg")
     backend.FigureCanvasAgg(ax.figure).draw()
 
 
 def height(line, x):
-    """Height of the steps as drawn at x; where they are vertical, of their start."""
+    """Height of the drawn steps at x; of a vertical line its start."""
     cbook = pytest.importorskip("matplotlib.cbook")
     to_steps = cbook.STEP_LOOKUP_MAP[line.get_drawstyle()]
     xs, ys = to_steps(line.get_xdata(), line.get_ydata())

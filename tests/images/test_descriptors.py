@@ -96,13 +96,13 @@ def test_a_ramp_has_one_direction(turn, direction):
     # rot90 turns counterclockwise; the first ramp rises to the right.
     ramp = np.rot90(np.tile(np.arange(10.0), (10, 1)), turn)
     histograms = orientation_histograms(ramp[None], stride=2)[0]
-    # Rounding of the angle, under the square root.
+    # The square root enlarges the rounding error of the angle.
     assert histograms[..., direction].min() > 0.9
     assert np.delete(histograms, direction, axis=-1).max() < 1e-6
 
 
 def test_half_a_turn_reverses_points_and_directions(rng):
-    # These sizes put the grid of the turned image on that of the image.
+    # With these sizes the grid of the turned image is the turned grid.
     image = rng.random((1, 9, 12))
     turned = image[:, ::-1, ::-1]
     np.testing.assert_allclose(
@@ -208,7 +208,7 @@ def test_the_estimator_is_the_function(rng):
 
 
 class DescriptorsOfAnyRows(LocalDescriptors):
-    """Takes rows for images of one row: those of scikit-learn's checks are none."""
+    """Takes each row of scikit-learn's checks for an image of one row of pixels."""
 
     def _shape(self, n_features):
         return 1, n_features

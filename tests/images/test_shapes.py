@@ -25,7 +25,7 @@ from dualqml.images.shapes import (
     shape_or_row,
 )
 
-#: A height and a width in every form that users have them in.
+#: The same height and width in every form that users may give.
 SIZES = [(9, 8), [9, 8], np.array([9, 8]), np.array([9, 8], np.uint8), (np.int64(9), 8)]
 
 
@@ -72,7 +72,7 @@ def data(n_features=72):
     return rng.random((20, n_features)), np.repeat(np.arange(5), 4)
 
 
-#: Everything that takes the shape of images, in the way that looks at it.
+#: All estimators with an image_shape, with parameters that make them use it.
 ESTIMATORS = [
     APCA(tangents=0.1),
     CFA(filter="otf"),
@@ -114,7 +114,7 @@ def test_every_form_of_reduced_sides_is_as_good():
         GTDA(image_shape=(9, 8), n_dims=(0, 2)).fit(X, y)
 
 
-#: What needs images, and what to use instead.
+#: Estimators that need images, and what to use instead.
 NEED_IMAGES = [
     (APCA(tangents=0.1), "tangents=0"),
     (DualQMLW(descriptor="local"), "descriptor=None"),

@@ -61,13 +61,12 @@ class Database:
     terms : str
         The terms under which its owners give it away.
     visits : ndarray of shape (n_images,), optional
-        The visit (session) in which each image was taken, where it is known.
+        The visit (session) in which each image was taken, if it is known.
     views : ndarray of shape (n_images,), optional
-        The code of pose, illumination or expression of each image, where it is
-        known.
+        The code of pose, illumination or expression of each image, if it is known.
     skipped : tuple of str
-        Files that could not be read and were left out because the caller asked
-        for it.
+        Files that could not be read and were left out at the request of the
+        caller.
 
     Examples
     --------

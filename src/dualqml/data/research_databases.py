@@ -76,8 +76,8 @@ class Rule:
         Takes all files found and returns those of the paper's subset. By default
         the paper uses all files.
     none_selected : str
-        The message where the subset is empty. It may use ``{n_images}`` and
-        ``{n_subjects}``, which were found, and ``{root}``.
+        The message if the subset is empty. It may use ``{n_images}`` and
+        ``{n_subjects}``, the numbers found, and ``{root}``, the folder.
     extensions : frozenset of str
         Extensions of its files, in lower case.
     read : callable
@@ -95,7 +95,7 @@ class Rule:
 
 #: The number of the last AR image of the first visit.
 _AR_LAST_OF_VISIT_1 = 13
-#: Folders of CMU PIE by which the parts of the recording are known.
+#: The parts of the recording of CMU PIE by the names of their folders.
 _PIE_PARTS = {
     "illum": "illum",
     "illumination": "illum",
@@ -104,7 +104,10 @@ _PIE_PARTS = {
     "expressions": "expression",
     "talking": "talking",
 }
+#: A folder of one subject of CMU PIE.
 _PIE_SUBJECT = re.compile(r"\d{5}")
+#: Size of AR's .raw images, in pixels.
+_AR_RAW_HEIGHT, _AR_RAW_WIDTH = 576, 768
 
 
 def _describe_ar(path: Path, name: re.Match[str]) -> ImageFile:
@@ -122,9 +125,9 @@ def _describe_ar(path: Path, name: re.Match[str]) -> ImageFile:
 
 def _describe_pie(path: Path, name: re.Match[str]) -> ImageFile | None:
     # The nearest folder counts: folders above the database may have such names too.
-    above = [folder.name.lower() for folder in path.parents]
-    subject = next((name for name in above if _PIE_SUBJECT.fullmatch(name)), None)
-    part = next((_PIE_PARTS[name] for name in above if name in _PIE_PARTS), None)
+    folders = [parent.name.lower() for parent in path.parents]
+    subject = next((one for one in folders if _PIE_SUBJECT.fullmatch(one)), None)
+    part = next((_PIE_PARTS[one] for one in folders if one in _PIE_PARTS), None)
     if subject is None or part is None:
         return None
     view = f"{part}/{name[0]}"
@@ -141,7 +144,7 @@ def _describe_feret(path: Path, name: re.Match[str]) -> ImageFile:
 
 
 def _describe_frgc(path: Path, name: re.Match[str]) -> ImageFile:
-    # Padded, so that the order of names is that of recordings.
+    # Padded, so that the numbers as text have the order of the recordings.
     number = f"{int(name['recording']):06d}"
     return ImageFile(path=path, subject=name["subject"], number=number)
 
@@ -212,9 +215,6 @@ def _evenly_spread(
         for images in enough[:n_subjects]
         for place in np.linspace(0, len(images) - 1, per_subject).round().astype(int)
     ]
-
-
-_AR_RAW_HEIGHT, _AR_RAW_WIDTH = 576, 768
 
 
 def _read_ar(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:

@@ -235,7 +235,7 @@ def local_descriptors(
     Raises
     ------
     ValueError
-        There are no parts, a part is unknown, or a part is there twice.
+        There are no parts, a part is unknown, or a part is given twice.
     """
     _check_parts(parts)
     ends = np.cumsum([0, *_part_sizes(shape, parts, stride)])
