@@ -162,6 +162,33 @@ def test_two_writers_are_refused(tmp_path, results):
     written(path, results[:1])
 
 
+#: Opens a store, says so, and waits for ever.
+_WRITER = """
+import sys
+from dualqml.experiments.store import ResultStore
+
+with ResultStore(sys.argv[1]):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_writer_leaves_no_lock(tmp_path, results):
+    path = tmp_path / "results.jsonl"
+    command = [sys.executable, "-c", _WRITER, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as writer:
+        assert writer.stdout.readline().strip() == b"open"
+        with pytest.raises(StoreError, match="written by another process"):
+            written(path, results[:1])
+        # Who only reads needs no lock.
+        assert read_results(path) == []
+        writer.kill()
+        writer.wait()
+    written(path, results[:1])
+    assert [r.unit for r in read_results(path)] == [results[0].unit]
+
+
 def test_a_full_disk_loses_nothing(tmp_path, results, monkeypatch):
     path = tmp_path / "results.jsonl"
     with ResultStore(path) as store:

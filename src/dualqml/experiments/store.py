@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dualqml._files import lock
 from dualqml._text import printable, read_json
 from dualqml.exceptions import StoreError
 from dualqml.experiments.results import Result
@@ -21,8 +22,6 @@ from dualqml.experiments.results import Result
 FORMAT = 1
 _HEADER = "dualqml results"
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-#: Where Windows locks the file: beyond all results, so that others can read them.
-_FAR = 1 << 40
 
 
 class ResultStore:
@@ -64,7 +63,13 @@ class ResultStore:
             self._file = os.open(self.path, _FLAGS, 0o644)
         try:
             with _explained(self.path):
-                _lock(self._file, self.path)
+                try:
+                    lock(self._file, wait=False)
+                except BlockingIOError as error:
+                    raise StoreError(
+                        f"{self.path} is being written by another process. Wait for "
+                        "it, or choose another folder."
+                    ) from error
                 content = _read_all(self._file)
                 whole = _complete_part(content)
                 if not whole and not _header_line().startswith(content):
@@ -197,25 +202,6 @@ def _read_all(file: int) -> bytes:
     while part := os.read(file, 1 << 20):
         parts.append(part)
     return b"".join(parts)
-
-
-def _lock(file: int, path: Path) -> None:
-    """Take the file for this process; the system gives it back when we die."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            os.lseek(file, _FAR, os.SEEK_SET)
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as error:
-        raise StoreError(
-            f"{path} is being written by another process. Wait for it, or choose "
-            "another folder."
-        ) from error
 
 
 @contextmanager
