@@ -2,7 +2,6 @@
 """Table, plots and page of an open-set evaluation."""
 
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +23,9 @@ from dualqml.experiments.open_set import (
     threshold_table,
 )
 from dualqml.experiments.plots import style, to_svg
-from dualqml.experiments.report import render_page
-from dualqml.experiments.table_formats import (
-    Cell,
-    Heading,
-    Row,
-    Table,
-    to_html,
-    to_markdown,
-)
+from dualqml.experiments.report import Plot, render_commands, render_page
+from dualqml.experiments.table_formats import Cell, Heading, Row, Table, to_markdown
+from dualqml.experiments.templates import render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -136,30 +129,24 @@ def write_open_set(
         The tables in Markdown.
     """
     table = open_set_table(found)
-    text, held = to_markdown(table), ""
+    text, checked = to_markdown(table), None
     if any(found.thresholds):
         checked = threshold_table(found.name, found.thresholds)
-        text, held = f"{text}\n{to_markdown(checked)}", to_html(checked)
+        text = f"{text}\n{to_markdown(checked)}"
     write_text(folder / "open-set.md", text)
     own = next(iter(found.trials))
-    spread = [
+    rates = [
         f"FNIR of {own} at FPIR {fpir:.0%} in the first division: "
         f"{_with_interval(found, own, fpir)}"
-        # Of a single stranger it cannot be told how they differ.
+        # One stranger alone does not tell how strangers differ.
         for fpir in ((0.1, 0.01) if found.n_strangers > 1 else ())
     ]
-    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in spread)
-    listed = f"<ul>{listed}</ul>" if spread else ""
     sections = [
-        ("errors", "Errors", to_html(table) + listed),
+        ("errors", "Errors", render("open_set_errors.html", table=table, rates=rates)),
         ("cmc", "Identification among the enrolled", _plot(found, "CMC", _draw_cmc)),
         ("det", "Verification", _plot(found, "DET", _draw_det)),
-        ("strangers", "Strangers", _plot(found, "open set", _draw_open_set) + held),
-        (
-            "repeat",
-            "How to repeat it",
-            f"<pre><code>{escape(command)}</code></pre>" if command else "",
-        ),
+        ("strangers", "Strangers", _plot(found, "open set", _draw_open_set, checked)),
+        ("repeat", "How to repeat it", render_commands(command)),
     ]
     page = render_page(f"Recognition of {found.name}", sections)
     report = folder / "open-set.html"
@@ -192,26 +179,37 @@ def _plot(
     found: OpenSetEvaluation,
     what: str,
     draw: "Callable[[Axes, str, Trial, dict[str, Any]], None]",
+    table: Table | None = None,
 ) -> str:
-    """A figure of the first division with a curve for each row."""
+    """A figure of the first division with a curve for each row, above a table."""
+    figure, why_not = None, ""
     try:
-        with style():
-            from matplotlib.figure import Figure
-
-            figure = Figure(figsize=(5.4, 4.4), layout="constrained")
-            ax = figure.subplots()
-            for (row, trials), colour in zip(
-                found.trials.items(), _COLOURS, strict=False
-            ):
-                draw(ax, row, trials[0], {"color": colour, "linewidth": 1.6})
-            # Below, where no curve runs.
-            if legend := ax.get_legend():
-                legend.remove()
-            figure.legend(loc="outside lower center", ncols=2)
-            svg = to_svg(figure, name=what, label=f"{what} of {found.name}")
+        figure = Plot(_curves(found, what, draw))
     except MissingDependencyError as error:
-        return f"<p>{escape(str(error))}</p>"
-    return f"<figure>{svg}</figure>"
+        why_not = str(error)
+    return render(
+        "open_set_plot.html", figure=figure, why_no_plots=why_not, table=table
+    )
+
+
+def _curves(
+    found: OpenSetEvaluation,
+    what: str,
+    draw: "Callable[[Axes, str, Trial, dict[str, Any]], None]",
+) -> str:
+    """The curves of the first division as an ``svg`` element."""
+    with style():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.4, 4.4), layout="constrained")
+        ax = figure.subplots()
+        for (row, trials), colour in zip(found.trials.items(), _COLOURS, strict=False):
+            draw(ax, row, trials[0], {"color": colour, "linewidth": 1.6})
+        # Below the axes, where no curve runs.
+        if legend := ax.get_legend():
+            legend.remove()
+        figure.legend(loc="outside lower center", ncols=2)
+        return to_svg(figure, name=what, label=f"{what} of {found.name}")
 
 
 def _draw_cmc(ax: "Axes", row: str, trial: Trial, line: dict[str, Any]) -> None:

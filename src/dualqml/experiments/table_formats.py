@@ -6,10 +6,10 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import NamedTuple
 
 from dualqml._text import printable
+from dualqml.experiments.templates import render
 
 #: What stands in a cell that has nothing.
 MISSING = "\N{EN DASH}"
@@ -256,42 +256,7 @@ def to_html(table: Table) -> str:
     str
         A ``div`` with the table and a list of the notes; all text is escaped.
     """
-
-    def shown(cell: Cell, side: str) -> str:
-        text = escape(cell.text)
-        text = f"<strong>{text}</strong>" if cell.bold else text
-        text += f" {escape(cell.detail)}" if cell.detail else ""
-        if cell.aside:
-            text += f" <small>{escape(cell.aside)}</small>"
-        return f'<td class="{side}">{text}</td>'
-
-    lines = [
-        '<div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{escape(table.title)}">',
-        # The span stays in sight while the table is scrolled.
-        f"<table>\n<caption><span>{escape(table.title)}</span></caption>\n<thead>",
-    ]
-    corner = (
-        f'<th scope="col" rowspan="{len(table.header)}">{escape(table.corner)}</th>'
-    )
-    for number, row in enumerate(table.header):
-        cells, column = "" if number else corner, 1
-        for heading in row:
-            kind = f'scope="col" class="{table.align[column]}"'
-            if heading.span > 1:
-                kind = f'scope="colgroup" colspan="{heading.span}"'
-            cells += f"<th {kind}>{escape(heading.text)}</th>"
-            column += heading.span
-        lines.append(f"<tr>{cells}</tr>")
-    lines.append("</thead>\n<tbody>")
-    for line in table.rows:
-        cells = "".join(map(shown, line.cells, table.align[1:]))
-        lines.append(f'<tr><th scope="row">{escape(line.label)}</th>{cells}</tr>')
-    lines.append("</tbody>\n</table>\n</div>")
-    if table.notes:
-        notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
-        lines.append(f'<ul class="notes">{notes}</ul>')
-    return "\n".join(lines) + "\n"
+    return str(render("table.html", table=table))
 
 
 def _markdown(text: str) -> str:
