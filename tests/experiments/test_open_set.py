@@ -282,7 +282,7 @@ def test_the_lowest_is_bold():
     [
         (3, "8 people enrolled with 3 images each, 4 strangers", False),
         (1, "8 people enrolled with 1 image each, 4 strangers", False),
-        # Everybody has five, of whom one is asked with.
+        # Everybody has five images; one of them is searched for.
         (20, "8 people enrolled with 4 images each, 4 strangers", True),
     ],
 )

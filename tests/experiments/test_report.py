@@ -95,7 +95,9 @@ class TestPage:
         ids = [e["attrs"]["id"] for e in page.elements if "id" in e["attrs"]]
         assert len(set(ids)) == len(ids)
         links = [e["attrs"]["href"][1:] for e in page.all("a")]
-        assert len(links) >= 11
+        sections = [e["attrs"]["id"] for e in page.all("section")]
+        # The summary refers to the failures too.
+        assert links == [*sections, "failures"]
         assert set(links) <= set(ids)
 
     def test_headings_are_in_order(self, page):
@@ -126,11 +128,28 @@ class TestPage:
         assert all(th["attrs"].get("scope") for th in page.all("th"))
 
     def test_all_plots_are_there(self, page):
-        # Three of each database, the times and the comparison.
         labels = [e["attrs"]["aria-label"] for e in page.all("svg")]
-        assert len(labels) == 3 * 3 + 2
-        assert len(set(labels)) == len(labels)
-        assert len(page.all("figcaption")) == len(labels) + 1
+        expected = [
+            "Difference in error between ours and the best rival of each setting",
+            *(
+                f"{name}{what}"
+                for name in ("AR", "FERET", NASTY)
+                for what in (
+                    ": error against the number of training images",
+                    ", m = 2: cumulative match characteristic",
+                    ", m = 2: ranks and mean relative eigenvalues",
+                )
+            ),
+            "AR, m = 2: error against training time",
+        ]
+        assert labels == expected
+        # The last is of the sample images.
+        captions = page.texts("figcaption")
+        assert captions[0].startswith("Mean difference in error between ours and")
+        assert captions[1].startswith("AR: mean error against the number of training")
+        assert captions[-2] == "AR, m = 2: mean error against the time to train."
+        assert captions[-1] == NASTY
+        assert len(captions) == len(labels) + 1
 
     def test_it_is_the_same_every_time(self, results):
         assert render_report(results) == render_report(results)

@@ -259,7 +259,8 @@ def test_failures_are_kept_and_the_rest_goes_on(tmp_path):
     what = experiment(sizes=(1,), repeats=1)
     summary = run(path, what)
     assert [result.unit.method for result in summary.failed] == ["DualQML"]
-    assert len(summary.results) == 3
+    done = [r.unit.method for r in summary.results if r.status == "done"]
+    assert done == ["LDA", "MLE"]
     assert run(path, what).new == 0
     again = run(path, what, retry_failed=True)
     assert (again.new, len(again.failed)) == (1, 1)
@@ -275,7 +276,7 @@ def test_ctrl_c_ends_cleanly(tmp_path):
         summary = run(path, experiment(), n_jobs=n_jobs, progress=interrupt)
         assert summary.interrupted
         assert len(summary.results) == 4
-        assert len(read_results(path)) == 4
+        assert outcome(read_results(path)) == outcome(summary.results)
 
 
 def test_a_full_disk_ends_the_run(tmp_path, monkeypatch):
@@ -379,4 +380,3 @@ def test_the_estimate_uses_what_units_of_a_kind_took(tmp_path, monkeypatch):
         estimate.add(result)
     # 30 s for 3 x 10 s of work; 7 x 10 s are left.
     assert estimate.remaining() == pytest.approx(70.0, rel=0.01)
-    assert np.isfinite(estimate.remaining())

@@ -323,7 +323,7 @@ class TestTimes:
         table = time_table(make_results({"LDA": [5.0], "MFA": [1.0]}), with_paper=True)
         assert table.headings[3:] == [
             "Paper, AR, m = 2, training, s",
-            "Paper, AR, m = 2, test, ms an image",
+            "Paper, AR, m = 2, test, ms per image",
         ]
         lda, mfa = table.rows
         assert [cell.text for cell in lda.cells] == ["1.5", "2.5", "83.5", "8"]

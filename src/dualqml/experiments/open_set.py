@@ -38,7 +38,6 @@ from dualqml.recognition.inputs import InputReader
 
 #: Rows of the tables beside the recogniser's own: simple methods in wide use.
 NEAREST = "nearest neighbour, cosine"
-
 CLASS_MEAN = "class mean, cosine"
 
 #: What the names of the same methods end in when they compare the local descriptors

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Table, plots and page of an open-set evaluation."""
+"""The report of an open-set evaluation: table, plots and page."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,13 +30,13 @@ from dualqml.experiments.templates import render
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FEWER = (
-    "{} images of each person were asked for. A person who has no more is enrolled "
-    "with all but one, which is asked with."
+_FEWER_IMAGES_NOTE = (
+    "{} images of each person were asked for. Of a person with no more images, all but "
+    "one are enrolled, and the last is searched for."
 )
-_ALIKE = (
-    "Without ±: the same in all divisions, so nothing tells its noise; more divisions "
-    "or people would."
+_NO_DEVIATION_NOTE = (
+    "Without ±: the same in all divisions, so its noise is not known. More divisions "
+    "or more people would show it."
 )
 
 _COLOURS = ("#c1440e", "#2f6db5", "#8c8c8c", "#3b8f5a", "#9a63b0")
@@ -53,8 +53,8 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
     Returns
     -------
     Table
-        Means over the divisions and their standard errors, in per cent; the lowest
-        in bold.
+        Means over the divisions and their standard errors, in per cent. The lowest
+        of a column is bold.
     """
     values = {
         row: {measure: found.values(row, measure) for measure in MEASURES}
@@ -78,11 +78,11 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
         rows.append(Row(row, tuple(cells)))
     first = next(iter(found.trials.values()))
     n_searches = first[0].nonmated.shape[0]
-    few = [_FEWER.format(found.m)] if _has_fewer(found) else []
+    notes = [_FEWER_IMAGES_NOTE.format(found.m)] if _has_fewer(found) else []
     if alike:
-        few.append(_ALIKE)
+        notes.append(_NO_DEVIATION_NOTE)
     if rule_of_three(n_searches) > 0.01:
-        few.append(
+        notes.append(
             f"{n_searches} non-mated searches are too few to speak of an FPIR of 1 %: "
             f"with no error among them it could be {rule_of_three(n_searches):.1%}."
         )
@@ -100,9 +100,9 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
             if len(first) == 1
             else f"Means over {len(first)} random divisions, ± their standard errors. "
             "Bold: the lowest of a column.",
-            f"In the first: {first[0].codes.size} mated and "
-            f"{first[0].nonmated.shape[0]} non-mated searches.",
-            *few,
+            f"In the first division: {first[0].codes.size} mated and {n_searches} "
+            "non-mated searches.",
+            *notes,
         ),
     )
 
@@ -117,9 +117,9 @@ def write_open_set(
     found : OpenSetEvaluation
         What was measured.
     folder : Path
-        Where to.
+        The folder of the files.
     command : str, optional
-        The command that repeats it.
+        The command that repeats the evaluation.
 
     Returns
     -------
@@ -155,6 +155,7 @@ def write_open_set(
 
 
 def _has_fewer(found: OpenSetEvaluation) -> bool:
+    """Whether somebody was enrolled with fewer images than asked for."""
     return any(count < found.m for each in found.images_each for count in each)
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The store of results: one line of JSON each, appended as they come.
+"""The store of results: a file with one line of JSON for each result.
 
-The first line says what the file is. A process that is killed can leave at most
-one line without its end, which the next opens cut off: that unit was in flight.
+The first line says what the file is. Results are appended as they come. A process that
+is killed can leave at most one incomplete line, the last. It is cut off when the store
+is opened again, and its unit is run again.
 """
 
 import json
@@ -18,7 +19,7 @@ from dualqml._text import printable, read_json
 from dualqml.exceptions import StoreError
 from dualqml.experiments.results import Result
 
-#: Version of the format. Files of another are refused.
+#: Version of the format. Files of other versions are refused.
 FORMAT = 1
 _HEADER = "dualqml results"
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
@@ -30,13 +31,13 @@ class ResultStore:
     Parameters
     ----------
     path : path
-        The file; it and its folder are made if they are not there.
+        The file. The file and its folder are made if they do not exist.
 
     Raises
     ------
     StoreError
-        On entering: the file cannot be written, is no store, is of another
-        format, or another process is writing to it.
+        On entering: the file cannot be written, is not a store, has another format,
+        or another process is writing to it.
 
     Examples
     --------
@@ -54,7 +55,7 @@ class ResultStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        #: What was there on entering.
+        #: The results that were in the file on entering.
         self.results: list[Result] = []
 
     def __enter__(self) -> Self:
@@ -77,7 +78,7 @@ class ResultStore:
                         f"{self.path} is no store of results of dualqml; choose "
                         "another folder"
                     )
-                # Checked before anything is cut off: it may be another's file.
+                # Checked before anything is cut off: it may not be our file.
                 self.results = _parsed(self.path, whole) if whole else []
                 os.ftruncate(self._file, len(whole))
                 self._end = os.lseek(self._file, 0, os.SEEK_END)
@@ -97,18 +98,18 @@ class ResultStore:
         os.close(self._file)
 
     def append(self, result: Result) -> None:
-        """Write a result so that it survives whatever happens next.
+        """Write a result to the disk at once.
 
         Parameters
         ----------
         result : Result
-            What to write.
+            The result.
 
         Raises
         ------
         StoreError
-            It cannot be written, for example because the disk is full. What was
-            there before is still there, whole.
+            It cannot be written, for example because the disk is full. The earlier
+            results are still there.
         """
         self._write(result.as_dict())
 
@@ -121,7 +122,7 @@ class ResultStore:
                     rest = rest[os.write(self._file, rest) :]
                 os.fsync(self._file)
             except OSError:
-                # No half of a line stays behind.
+                # No incomplete line stays behind.
                 os.ftruncate(self._file, self._end)
                 os.lseek(self._file, self._end, os.SEEK_SET)
                 raise
@@ -148,7 +149,7 @@ def read_results(path: str | os.PathLike[str]) -> list[Result]:
     Raises
     ------
     StoreError
-        There is no such file, it is no store, of another format, or damaged.
+        There is no such file, it is not a store, has another format, or is damaged.
     """
     path = Path(path)
     with _explained(path):
@@ -192,7 +193,7 @@ def _parsed(path: Path, content: bytes) -> list[Result]:
 
 
 def _complete_part(content: bytes) -> bytes:
-    """All lines that have an end."""
+    """All lines but an incomplete last one."""
     return content[: content.rfind(b"\n") + 1]
 
 
@@ -206,6 +207,7 @@ def _read_all(file: int) -> bytes:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
+    """Turn errors of the system into a StoreError that names the file."""
     try:
         yield
     except StoreError:

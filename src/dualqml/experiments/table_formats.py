@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A table, independent of format, and how it is written in four of them."""
+"""A table without a format, and how it is written as Markdown, LaTeX, CSV and HTML."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dualqml._text import printable
 from dualqml.experiments.templates import render
 
-#: What stands in a cell that has nothing.
+#: The text of an empty cell.
 MISSING = "\N{EN DASH}"
 
 
@@ -28,13 +28,13 @@ class Cell(NamedTuple):
     Attributes
     ----------
     text : str
-        What is in it.
+        Its text.
     bold : bool
-        Whether that is the best of its column.
+        Whether the text is bold, because it is the best of its column.
     detail : str
-        What follows in ordinary print.
+        More text behind it, never bold.
     aside : str
-        What follows in smaller print.
+        More text behind that, in smaller print.
     """
 
     text: str = MISSING
@@ -59,21 +59,22 @@ class Table:
     title : str
         What it shows.
     corner : str
-        Heading of the headings of the rows.
+        Heading of the first column, which has the labels of the rows.
     header : tuple of tuple of Heading
-        Rows of headings over the other columns, the widest first.
+        Rows of headings over the other columns, the widest headings first.
     rows : tuple of Row
         The body.
     align : str
-        For each column, that of the row headings first: "l" or "r", or "p" for
-        long text that is broken into lines.
+        One letter for each column, the labels of the rows first: "l" for left, "r"
+        for right, or "p" for long text that is broken into lines.
     notes : tuple of str
-        Sentences below it.
+        Sentences below the table.
     columns : tuple of str
         Names of the fields of `records`.
     records : tuple of tuple
-        The same as numbers in full precision, one line for each figure; None is
-        missing. CSV files have these. Without `columns` they have the text.
+        The content of CSV files: numbers in full precision, one record for each
+        figure, None where it is missing. Without `columns`, CSV files have the text
+        of the cells.
 
     Examples
     --------
@@ -116,7 +117,7 @@ class Table:
 
     @property
     def headings(self) -> list[str]:
-        """One heading for each column, that of the row headings first."""
+        """One heading for each column, that of the labels of the rows first."""
         above = [
             [heading.text for heading in row for _ in range(heading.span)]
             for row in self.header
@@ -226,8 +227,8 @@ def to_csv(table: Table) -> str:
     Returns
     -------
     str
-        A line for each figure, in full precision; what is missing is empty. Text
-        that a spreadsheet would compute has an apostrophe before it.
+        One line for each figure, in full precision; a missing figure is empty. Text
+        that a spreadsheet would take for a formula has an apostrophe before it.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -244,7 +245,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_html(table: Table) -> str:
-    """Write a table in HTML, in a frame of its own that can be scrolled sideways.
+    """Write a table in HTML, in a frame that can be scrolled sideways.
 
     Parameters
     ----------
