@@ -26,6 +26,17 @@ ProtocolKind = Literal["random", "visits", "fixed"]
 #: Training sizes tried on a database that the paper does not use.
 DEFAULT_SIZES = (2, 4, 6, 8)
 
+#: The names of databases in the paper's tables, in the paper's order.
+_PAPER_NAMES: Mapping[str, str] = {
+    "ar": "AR",
+    "pie": "PIE",
+    "feret": "FERET",
+    "frgc": "FRGC",
+    "polyu_palm": "PolyU",
+    "casia_palm": "CASIA",
+    "iitd_ear": "IITD-ear",
+}
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -261,17 +272,6 @@ def fingerprint(database: Database) -> str:
 def paper_name(database: str) -> str | None:
     """The name that the paper's tables give to a database, or None."""
     return _PAPER_NAMES.get(database.partition(":")[0])
-
-
-_PAPER_NAMES: Mapping[str, str] = {
-    "ar": "AR",
-    "pie": "PIE",
-    "feret": "FERET",
-    "frgc": "FRGC",
-    "polyu_palm": "PolyU",
-    "casia_palm": "CASIA",
-    "iitd_ear": "IITD-ear",
-}
 
 
 def in_paper_order(databases: Sequence[str]) -> list[str]:

@@ -20,6 +20,17 @@ OURS = ("DualQML (max)", "DualQML", "DualQML-W")
 #: The names of the rows of tuned methods end in this.
 TUNED = " (tuned)"
 
+#: Types of the fields of units and results, except those of numbers with decimals.
+_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("database", "data", "protocol", "method", "photometry"), str),
+    **dict.fromkeys(("split", "reason", "finished"), str),
+    **dict.fromkeys(("m", "seed", "repetition"), int),
+    **dict.fromkeys(("n_subjects", "n_train", "n_test", "n_short"), int),
+    "n_seeds": int,
+    **dict.fromkeys(("parameters", "spectrum", "versions"), dict),
+    "tuned": bool,
+}
+
 
 @dataclass(frozen=True)
 class Result:
@@ -131,32 +142,6 @@ class Result:
         if wrong:
             raise StoreError(f"not a result: {wrong[0]} is {record[wrong[0]]!r}")
         return result
-
-
-#: Types of the fields of units and results, except those of numbers with decimals.
-_KINDS: Mapping[str, type] = {
-    **dict.fromkeys(("database", "data", "protocol", "method", "photometry"), str),
-    **dict.fromkeys(("split", "reason", "finished"), str),
-    **dict.fromkeys(("m", "seed", "repetition"), int),
-    **dict.fromkeys(("n_subjects", "n_train", "n_test", "n_short"), int),
-    "n_seeds": int,
-    **dict.fromkeys(("parameters", "spectrum", "versions"), dict),
-    "tuned": bool,
-}
-
-
-def _without_nan(value: Any) -> Any:
-    """None for NaN, at any depth: JSON has no NaN."""
-    if isinstance(value, Mapping):
-        return {key: _without_nan(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(inner) for inner in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def row_of(unit: Unit) -> str:
-    """The row of the tables that a unit belongs to."""
-    return unit.method + (TUNED if unit.tuned else "")
 
 
 class Setting(NamedTuple):
@@ -384,3 +369,17 @@ class Results:
         length = min(len(run.identified) for run in runs)
         counts = np.array([run.identified[:length] for run in runs])
         return np.asarray(counts.sum(axis=0) / sum(run.n_test for run in runs))
+
+
+def row_of(unit: Unit) -> str:
+    """The row of the tables that a unit belongs to."""
+    return unit.method + (TUNED if unit.tuned else "")
+
+
+def _without_nan(value: Any) -> Any:
+    """None for NaN, at any depth: JSON has no NaN."""
+    if isinstance(value, Mapping):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -129,10 +129,6 @@ class ResultStore:
         self._end += len(line)
 
 
-def _header_line() -> bytes:
-    return (json.dumps({_HEADER: FORMAT}) + "\n").encode()
-
-
 def read_results(path: str | os.PathLike[str]) -> list[Result]:
     """Read a store, also while it is being written.
 
@@ -158,6 +154,10 @@ def read_results(path: str | os.PathLike[str]) -> list[Result]:
     if not whole:
         raise StoreError(f"{path} is empty: it is no store of results")
     return _parsed(path, whole)
+
+
+def _header_line() -> bytes:
+    return (json.dumps({_HEADER: FORMAT}) + "\n").encode()
 
 
 def _parsed(path: Path, content: bytes) -> list[Result]:

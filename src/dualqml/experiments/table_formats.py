@@ -14,6 +14,22 @@ from dualqml.experiments.templates import render
 #: The text of an empty cell.
 MISSING = "\N{EN DASH}"
 
+#: How characters are written in LaTeX that it would take for commands, or not have.
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    # After a line break these would be read as its options.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "±": r"$\pm$",
+    MISSING: "--",
+    "\N{MINUS SIGN}": "$-$",
+} | {char: f"\\{char}" for char in "{}$&#_%"}
+
 
 class Heading(NamedTuple):
     """A heading over one or more columns."""
@@ -262,22 +278,6 @@ def to_html(table: Table) -> str:
 
 def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|&~])", r"\\\1", text)
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    # After a line break these would be read as its options.
-    "[": "{[}",
-    "]": "{]}",
-    "*": "{*}",
-    "±": r"$\pm$",
-    MISSING: "--",
-    "\N{MINUS SIGN}": "$-$",
-} | {char: f"\\{char}" for char in "{}$&#_%"}
 
 
 def _latex(text: str) -> str:
