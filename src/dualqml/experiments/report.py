@@ -46,7 +46,7 @@ from dualqml.experiments.tables import (
     verdict,
 )
 from dualqml.experiments.templates import render
-from dualqml.images.files import pillow
+from dualqml.images.files import import_pillow
 
 #: How many images of a database are shown.
 _N_FACES = 10
@@ -550,7 +550,7 @@ def _strip(database: str, images: NDArray[np.uint8]) -> _Strip:
     strip = np.pad(images, ((0, 0), (0, 0), (0, 1)), constant_values=255)
     strip = strip.transpose(1, 0, 2).reshape(images.shape[1], -1)[:, :-1]
     file = io.BytesIO()
-    pillow("Image").fromarray(strip).save(file, format="PNG", optimize=True)
+    import_pillow("Image").fromarray(strip).save(file, format="PNG", optimize=True)
     return _Strip(
         database=database,
         n_images=len(images),
