@@ -52,7 +52,7 @@ def test_examples_of_the_competitors_run():
 
 def test_examples_of_the_lead_run():
     pytest.importorskip("PIL")
-    printed = output_of(examples("docs/lead.md"))
+    printed = output_of(examples("docs/dual_qml_w.md"))
     pixels, local = (float(e) for e in re.findall(r"([\d.]+) % errors", printed))
     assert local < 10.0 < pixels < 20.0
 

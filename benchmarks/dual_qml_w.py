@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m benchmarks.lead``: DualQML-W with its cross-validation against LDA.
+"""``python -m benchmarks.dual_qml_w``: DualQML-W with its cross-validation against LDA.
 
 One BLAS thread, CPU seconds, medians of runs that take turns.
 """
