@@ -88,7 +88,7 @@ def errors(database: str, m: int, repetition: int, first_seed: int) -> dict[str,
             alone = DualQMLWCV(rules=(rule,), **images).fit(X[train], own)
             record(f"always rule {rule}", alone.predict(X[test]))
         found = SurrogateFilters(Z, probes, own).responses(full.best_lam_)
-        record("closed form in place of QML", filters(*found))
+        record("surrogate filter in place of QML", filters(*found))
         indicators = np.eye(codes.max() + 1)[own]
         gram = Z @ Z.T + np.eye(len(Z)) / full.best_lam_
         weights = Z.T @ np.linalg.solve(gram, indicators)
