@@ -1,36 +1,37 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Text from outside: shown without harm, read within bounds, listed briefly."""
+"""Text from users and files: printed safely, read within limits, listed briefly."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-#: Names that a message lists.
-_NAMED = 5
-#: Levels of lists and objects in each other. No file of ours comes near.
+#: The largest number of names that a message lists.
+_MOST_NAMES = 5
+#: The largest depth of nested lists and objects. Files of dualqml need far less.
 MOST_LEVELS = 100
-#: Values in one JSON text. Each takes some hundred bytes once it is read.
+#: The largest number of values in one JSON text. Each takes about a hundred bytes in
+#: memory.
 MOST_VALUES = 250_000
-#: Bits of a whole number.
+#: The largest number of bits of an integer.
 _MOST_BITS = 64
 
 
 def printable(text: str, longest: int | None = None) -> str:
-    r"""Text in one line, with a mark for each character that does not print.
+    r"""Return text in one line, with a mark in place of unprintable characters.
 
     Control characters can move the cursor, hide text or change its direction.
 
     Parameters
     ----------
     text : str
-        From anywhere.
+        Text from any source.
     longest : int, optional
-        Characters to show; what is longer ends in three dots.
+        The largest length of the result. Longer text is cut and ends in three dots.
 
     Returns
     -------
     str
-        The same where all of it prints.
+        The text; it is not changed if all its characters are printable.
 
     Examples
     --------
@@ -55,25 +56,25 @@ def printable(text: str, longest: int | None = None) -> str:
 
 
 def read_json(text: str | bytes, **hooks: Any) -> Any:
-    """Read JSON that somebody else may have written.
+    """Read JSON from a source that is not trusted.
 
     Parameters
     ----------
     text : str or bytes
         The text.
     **hooks : dict
-        Passed on to `json.loads`.
+        Passed to `json.loads`.
 
     Returns
     -------
     object
-        What it says.
+        The value of the text.
 
     Raises
     ------
     ValueError
-        It is not JSON, has too many levels or values, or a number of more than 64
-        bits.
+        It is not JSON, or it has too many levels or values, or an integer of more
+        than 64 bits.
 
     Examples
     --------
@@ -84,7 +85,7 @@ def read_json(text: str | bytes, **hooks: Any) -> Any:
     """
     if isinstance(text, bytes):
         text = text.decode()
-    # Rather too many, as some may stand in strings.
+    # An upper bound of the number of values: strings may have these characters too.
     if sum(map(text.count, ",[{")) > MOST_VALUES:
         raise ValueError(f"it has more than {MOST_VALUES:,} values")
     too_deep = f"it has more than {MOST_LEVELS} levels"
@@ -101,7 +102,7 @@ def read_json(text: str | bytes, **hooks: Any) -> Any:
 
 
 def _inside(value: Any) -> Any:
-    """What a value holds, if it holds others."""
+    """Return the values inside a list or an object; other values have none."""
     if isinstance(value, dict):
         return value.values()
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
@@ -118,6 +119,6 @@ def first_few(names: Sequence[str], separator: str = ", ") -> str:
     >>> first_few(["a", "b", "c", "d", "e", "f", "g"])
     'a, b, c, d, e and 2 more'
     """
-    rest = len(names) - _NAMED
-    text = separator.join(names[:_NAMED])
+    rest = len(names) - _MOST_NAMES
+    text = separator.join(names[:_MOST_NAMES])
     return f"{text} and {rest} more" if rest > 0 else text

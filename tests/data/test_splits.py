@@ -43,7 +43,7 @@ class TestRandom:
             return
         split = random_split(labels, m, seed)
         assert count(labels, split.train) == {
-            # A subject with a single image trains with it and is never asked for.
+            # A subject with a single image has it in the training set only.
             name: 1 if q == 1 else min(m, q - 1)
             for name, q in images.items()
         }

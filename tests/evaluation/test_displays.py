@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from dualqml.evaluation import (
+    CMCDisplay,
     DETDisplay,
     OpenSetDisplay,
     ROCDisplay,
@@ -33,13 +34,13 @@ def scores(rng):
 
 
 def draw(ax):
-    """Render for real: errors of scales and ticks show only then."""
+    """Render the figure: only then errors of scales and ticks appear."""
     backend = pytest.importorskip("matplotlib.backends.backend_agg")
     backend.FigureCanvasAgg(ax.figure).draw()
 
 
 def height(line, x):
-    """Height of the steps as drawn at x; where they are vertical, of their start."""
+    """Height of the drawn steps at x; of a vertical line its start."""
     cbook = pytest.importorskip("matplotlib.cbook")
     to_steps = cbook.STEP_LOOKUP_MAP[line.get_drawstyle()]
     xs, ys = to_steps(line.get_xdata(), line.get_ydata())
@@ -299,3 +300,24 @@ class TestHistogram:
         display = ScoreHistogramDisplay.from_scores([1.0], [0.0])
         with pytest.raises(MissingDependencyError, match=r"install dualqml\[plot\]"):
             display.plot()
+
+
+class TestCMC:
+    def test_it_draws_the_curve_in_per_cent(self, ax):
+        scores, codes = [[0.9, 0.2, 0.5], [0.1, 0.8, 0.7]], [2, 1]
+        display = CMCDisplay.from_scores(scores, codes, max_rank=2, name="mine")
+        assert display.plot(ax) is display
+        assert display.ax_ is ax
+        assert display.line_.get_xdata().tolist() == [1, 2]
+        assert display.line_.get_ydata().tolist() == [50.0, 100.0]
+        assert display.line_.get_label() == "mine"
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("rank", "identified, %")
+
+    def test_the_line_can_be_styled(self, ax):
+        line = CMCDisplay([0.5], name="a").plot(ax, color="red", label="b").line_
+        assert (line.get_color(), line.get_label()) == ("red", "b")
+
+    def test_without_matplotlib_it_is_said_what_to_install(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        with pytest.raises(MissingDependencyError, match=r"install dualqml\[plot\]"):
+            CMCDisplay([0.5]).plot()

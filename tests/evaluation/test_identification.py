@@ -32,7 +32,7 @@ def searches(draw, values=VALUES):
 
 
 def candidates(row, threshold, rank):
-    """The list a search returns: best first, of equals the first column first."""
+    """The candidates that a search returns: best first, equal ones by column."""
     passing = [column for column, score in enumerate(row) if score >= threshold]
     passing.sort(key=lambda column: (-row[column], column))
     return passing[:rank]
@@ -50,7 +50,7 @@ def counted(mated, codes, nonmated, threshold, rank):
 
 
 def at(curve, threshold):
-    """Rates of a curve at any threshold: those of the next of its own."""
+    """Rates at any threshold: those at the next threshold of the curve."""
     place = np.searchsorted(curve.thresholds, threshold)
     return curve.fpir[place], curve.fnir[place]
 
@@ -115,7 +115,7 @@ class TestFNIRAtFPIR:
             for threshold in curve.thresholds
             if counted(*problem, threshold, rank)[0] <= fpir
         ]
-        # The same errors, and at its own threshold.
+        # The rates are those of the curve, and those counted at the threshold.
         assert (point.fpir, point.fnir) == allowed[0]
         assert (point.fpir, point.fnir) == counted(*problem, point.threshold, rank)
         assert (point.n_mated, point.n_nonmated) == (len(problem[0]), len(problem[2]))

@@ -66,7 +66,7 @@ class TestBinomialInterval:
 
 
 def clustered(rng, n_subjects, n_each, spread):
-    """Scores with a part of each subject's own; and the subjects."""
+    """Scores with an effect of the subject, and the subjects."""
     people = np.repeat(np.arange(n_subjects), n_each)
     own = rng.normal(0.0, spread, n_subjects)
     return own[people] + rng.normal(0.0, 1.0, people.size), people
@@ -181,7 +181,7 @@ class TestBootstrapInterval:
         def statistic(persons, rows):
             times = [np.sum(persons == person) for person in people]
             expected = [times[0] * times[1], times[0] * times[2], times[1] * times[2]]
-            # A pair of one subject is a row of that subject's.
+            # A pair of the same subject counts once for this subject.
             expected.append(times[2])
             seen.append(tuple(times))
             assert [np.sum(rows == row) for row in range(4)] == expected

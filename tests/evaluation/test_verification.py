@@ -119,7 +119,9 @@ class TestErrorCurve:
         assert nonmated.tolist() == [2.0, 0.0]
 
     def test_zero_has_no_sign(self):
-        assert error_curve([0.0], [-0.0]).thresholds.size == 2
+        curve = error_curve([0.0], [-0.0])
+        assert curve.thresholds.tolist() == [0.0, np.inf]
+        assert (curve.fmr.tolist(), curve.fnmr.tolist()) == ([1.0, 0.0], [0.0, 1.0])
 
 
 class TestEqualErrorRate:
@@ -212,7 +214,7 @@ OWN = st.one_of(st.none(), vectors(MANY))
 
 
 def share(scores, threshold):
-    """Of all scores, those that match; a missing one never does."""
+    """Share of the scores that match; a missing score never does."""
     return sum(1 for score in scores if score >= threshold) / len(scores)
 
 
@@ -288,7 +290,7 @@ class TestThresholdForRate:
         assert threshold_for_rate(strangers, 0.25) == 0.625
         assert threshold_for_rate(strangers, 0.26) == 0.625
         assert threshold_for_rate(strangers, 0.24, others=[1.0, 7.0]) == 0.875
-        # Those who should match do not move it where a stranger is nearer.
+        # Scores that should match do not move it if a stranger is nearer.
         assert threshold_for_rate(strangers, 0.25, others=[0.8]) == 0.625
         assert threshold_for_rate(strangers, 1.0) == 0.125
         # Seven people: the strangers end at 0.782, and the others begin at 1.0013.
@@ -349,7 +351,7 @@ class TestFNMRAtFMR:
         assert fnmrs == sorted(fnmrs, reverse=True)
 
     def test_a_target_is_reached_exactly(self):
-        # 3 of 30: rounding may not lose the point where FMR is the target.
+        # 3 of 30: rounding must not lose the point where the FMR is the target.
         nonmated = np.arange(30.0)
         point = fnmr_at_fmr([25.5, 40.0], nonmated, fmr=0.1)
         assert point == OperatingPoint(26.5, 0.1, 0.5, 2, 30)

@@ -3,7 +3,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualqml.images import descriptors as module
+from dualqml.images import descriptors, shapes
 from dualqml.images.descriptors import (
     ALL_PARTS,
     LocalDescriptors,
@@ -86,7 +86,7 @@ def test_equals_loops_over_pixels_and_filters(shape, stride, rng):
 def test_long_axes_give_the_same(rng, monkeypatch):
     X = rng.random((3, 15 * 20))
     expected = local_descriptors(X, (15, 20))
-    monkeypatch.setattr(module, "_LONG_AXIS", 17)
+    monkeypatch.setattr(descriptors, "_LONG_AXIS", 17)
     features = local_descriptors(X, (15, 20))
     np.testing.assert_allclose(features, expected, rtol=0, atol=1e-11)
 
@@ -96,13 +96,13 @@ def test_a_ramp_has_one_direction(turn, direction):
     # rot90 turns counterclockwise; the first ramp rises to the right.
     ramp = np.rot90(np.tile(np.arange(10.0), (10, 1)), turn)
     histograms = orientation_histograms(ramp[None], stride=2)[0]
-    # Rounding of the angle, under the square root.
+    # The square root enlarges the rounding error of the angle.
     assert histograms[..., direction].min() > 0.9
     assert np.delete(histograms, direction, axis=-1).max() < 1e-6
 
 
 def test_half_a_turn_reverses_points_and_directions(rng):
-    # These sizes put the grid of the turned image on that of the image.
+    # With these sizes the grid of the turned image is the turned grid.
     image = rng.random((1, 9, 12))
     turned = image[:, ::-1, ::-1]
     np.testing.assert_allclose(
@@ -181,8 +181,8 @@ def test_features_of_an_image_do_not_depend_on_the_others(rng, monkeypatch):
     together = local_descriptors(X, (12, 12))
     alone = np.vstack([local_descriptors(row[None], (12, 12)) for row in X])
     np.testing.assert_allclose(alone, together, rtol=0, atol=1e-12)
-    # Three images at a time.
-    monkeypatch.setattr(module, "_TEMPORARY_BYTES", 3 * 144 * module._BYTES_PER_PIXEL)
+    three_images = 3 * 144 * descriptors._BYTES_PER_PIXEL
+    monkeypatch.setattr(shapes, "_TEMPORARY_BYTES", three_images)
     chunked = local_descriptors(X, (12, 12))
     np.testing.assert_allclose(chunked, together, rtol=0, atol=1e-12)
 
@@ -208,7 +208,7 @@ def test_the_estimator_is_the_function(rng):
 
 
 class DescriptorsOfAnyRows(LocalDescriptors):
-    """Takes rows for images of one row: those of scikit-learn's checks are none."""
+    """Takes each row of scikit-learn's checks for an image of one row of pixels."""
 
     def _shape(self, n_features):
         return 1, n_features

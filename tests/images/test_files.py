@@ -1,16 +1,17 @@
+"""One image file as an array of pixels."""
+
 import bz2
 import importlib
-import os
 import struct
 import zlib
 
 import numpy as np
 import pytest
 
-from dualqml.data.image_files import find_files, find_images, read_images
 from dualqml.exceptions import DatabaseError, MissingDependencyError
 from dualqml.images import files
 from dualqml.images.files import read_image
+from dualqml.images.geometry import resize
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -32,15 +33,9 @@ def test_8_bits_of_the_same_size_stay_as_they_are(tmp_path):
 
 def test_size_is_height_then_width(tmp_path):
     path = saved(tmp_path, Image.fromarray(RAMP))
-    assert read_image(path, (4, 6)).shape == (4, 6)
-
-
-def test_sizes_may_be_lists_and_arrays(tmp_path):
-    path = saved(tmp_path, Image.fromarray(RAMP))
-    expected, _, _ = read_images([path], (4, 6))
-    for size in ([4, 6], np.array([4, 6])):
-        found, _, _ = read_images([path], size)
-        np.testing.assert_array_equal(found, expected)
+    read = read_image(path, (4, 6))
+    assert read.shape == (4, 6)
+    np.testing.assert_array_equal(read, resize(RAMP, (4, 6)))
 
 
 def test_resizing_is_antialiased(tmp_path):
@@ -117,7 +112,6 @@ def test_compressed_one_by_one(tmp_path):
     path = tmp_path / "a.ppm.bz2"
     path.write_bytes(bz2.compress(plain.read_bytes()))
     np.testing.assert_array_equal(read_image(path, (8, 8)), RAMP)
-    assert find_images(tmp_path) == [plain, path]
 
 
 def test_compressed_to_hide_its_size(tmp_path, monkeypatch):
@@ -128,8 +122,7 @@ def test_compressed_to_hide_its_size(tmp_path, monkeypatch):
         read_image(path, (8, 8))
 
 
-def bad_files(folder):
-    good = saved(folder, Image.fromarray(RAMP).resize((99, 99)), "good.png")
+def write_bad_files(folder):
     (folder / "text.jpg").write_text("no image at all")
     (folder / "empty.jpg").touch()
     (folder / "empty.ppm.bz2").touch()
@@ -137,7 +130,6 @@ def bad_files(folder):
         whole = saved(folder, Image.fromarray(RAMP).resize((99, 99)), f"good.{kind}")
         content = whole.read_bytes()
         (folder / f"truncated.{kind}").write_bytes(content[: len(content) * 2 // 3])
-    return good
 
 
 @pytest.mark.parametrize(
@@ -156,7 +148,7 @@ def bad_files(folder):
     ],
 )
 def test_bad_file_is_named_with_the_reason(tmp_path, name, reason):
-    bad_files(tmp_path)
+    write_bad_files(tmp_path)
     with pytest.raises(DatabaseError, match=f"{name}: .*{reason}"):
         read_image(tmp_path / name, (8, 8))
 
@@ -182,79 +174,6 @@ def test_bomb_that_only_claims_to_be_large(tmp_path):
     )
     with pytest.raises(DatabaseError, match="too large"):
         read_image(path, (8, 8))
-
-
-def test_all_bad_files_are_counted_and_the_first_few_named(tmp_path):
-    good = bad_files(tmp_path)
-    paths = [good] + [tmp_path / f"missing{n}.png" for n in range(7)]
-    with pytest.raises(DatabaseError, match="7 of 8 images cannot be read") as error:
-        read_images(paths, (8, 8))
-    assert "missing4.png" in str(error.value)
-    assert "missing5.png" not in str(error.value)
-    assert "and 2 more" in str(error.value)
-    assert 'on_error="skip"' in str(error.value)
-
-
-def test_skipped_files_are_returned(tmp_path):
-    good = bad_files(tmp_path)
-    paths = [tmp_path / "text.jpg", good, tmp_path / "empty.jpg", good]
-    read, kept, skipped = read_images(paths, (8, 8), "skip")
-    assert read.shape == (2, 8, 8)
-    np.testing.assert_array_equal(read[0], read_image(good, (8, 8)))
-    assert kept.tolist() == [1, 3]
-    assert len(skipped) == 2
-    assert "text.jpg" in skipped[0]
-    assert "empty.jpg" in skipped[1]
-
-
-def test_nothing_left_after_skipping_is_an_error(tmp_path):
-    bad_files(tmp_path)
-    with pytest.raises(DatabaseError, match="1 of 1 images cannot be read"):
-        read_images([tmp_path / "text.jpg"], (8, 8), "skip")
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"size": (8, 8), "on_error": "ignore"}, "on_error"),
-        ({"size": (8, 0)}, "size"),
-        ({"size": (8,)}, "size"),
-        ({"size": 8}, "size=8 is not a height and a width"),
-    ],
-)
-def test_wrong_options(options, match):
-    with pytest.raises(DatabaseError, match=match):
-        read_images([], **options)
-
-
-def test_hidden_files_and_litter_are_not_found(tmp_path):
-    for name in (".hidden.png", "Thumbs.db", "desktop.ini", "notes.txt", "b.PNG"):
-        (tmp_path / name).touch()
-    for folder in (".git", "__MACOSX", "a"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.Jpeg").touch()
-    assert find_images(tmp_path) == [tmp_path / "a" / "a.Jpeg", tmp_path / "b.PNG"]
-    assert tmp_path / "notes.txt" in find_files(tmp_path)
-
-
-def test_links_are_followed_once(tmp_path):
-    (tmp_path / "root" / "loop").mkdir(parents=True)
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "a.png").touch()
-    try:
-        os.symlink(tmp_path / "elsewhere", tmp_path / "root" / "linked")
-        os.symlink(tmp_path / "root", tmp_path / "root" / "loop" / "up")
-    except OSError:
-        pytest.skip("this system makes no links")
-    assert find_images(tmp_path / "root") == [tmp_path / "root" / "linked" / "a.png"]
-
-
-def test_a_missing_folder_and_a_file_in_its_place(tmp_path):
-    with pytest.raises(DatabaseError, match="There is no folder"):
-        find_files(tmp_path / "absent")
-    (tmp_path / "file").touch()
-    with pytest.raises(DatabaseError, match="a folder was expected"):
-        find_files(tmp_path / "file")
 
 
 def test_without_pillow_it_says_what_to_install(tmp_path, monkeypatch):

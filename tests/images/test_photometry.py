@@ -5,7 +5,7 @@ from sklearn.base import clone
 from sklearn.preprocessing import normalize
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualqml.images import photometry as module
+from dualqml.images import photometry, shapes
 from dualqml.images.photometry import PhotometricNormaliser
 
 METHODS = ["unit-norm", "mean-removed", "z-score", "equalise", "tan-triggs", "none"]
@@ -115,7 +115,8 @@ def test_chunks_change_nothing(method, rng, monkeypatch):
     X = rng.random((7, 30))
     model = PhotometricNormaliser(method=method, image_shape=(5, 6))
     expected = model.fit_transform(X)
-    monkeypatch.setattr(module, "_TEMPORARY_BYTES", 3 * 48 * 30)
+    three_images = 3 * 30 * photometry._BYTES_PER_PIXEL
+    monkeypatch.setattr(shapes, "_TEMPORARY_BYTES", three_images)
     np.testing.assert_array_equal(model.fit_transform(X), expected)
 
 

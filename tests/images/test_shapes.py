@@ -14,10 +14,18 @@ from dualqml.extractors import (
     KernelLDA,
     WithinMetric,
 )
+from dualqml.images import shapes
 from dualqml.images.descriptors import LocalDescriptors
-from dualqml.images.shapes import read_size, resolved_shape, shape_or_row
+from dualqml.images.shapes import (
+    at_unit_scale,
+    is_square,
+    read_size,
+    resolved_shape,
+    row_blocks,
+    shape_or_row,
+)
 
-#: A height and a width in every form that users have them in.
+#: The same height and width in every form that users may give.
 SIZES = [(9, 8), [9, 8], np.array([9, 8]), np.array([9, 8], np.uint8), (np.int64(9), 8)]
 
 
@@ -64,7 +72,7 @@ def data(n_features=72):
     return rng.random((20, n_features)), np.repeat(np.arange(5), 4)
 
 
-#: Everything that takes the shape of images, in the way that looks at it.
+#: All estimators with an image_shape, with parameters that make them use it.
 ESTIMATORS = [
     APCA(tangents=0.1),
     CFA(filter="otf"),
@@ -106,7 +114,7 @@ def test_every_form_of_reduced_sides_is_as_good():
         GTDA(image_shape=(9, 8), n_dims=(0, 2)).fit(X, y)
 
 
-#: What needs images, and what to use instead.
+#: Estimators that need images, and what to use instead.
 NEED_IMAGES = [
     (APCA(tangents=0.1), "tangents=0"),
     (DualQMLW(descriptor="local"), "descriptor=None"),
@@ -133,3 +141,31 @@ def test_rows_that_are_no_images_are_refused(estimator, instead, n_features):
 def test_vectors_are_tensors_too():
     model = GTDA().fit(*data(127))
     assert (model.row_basis_.shape, model.column_basis_.shape) == ((1, 1), (127, 64))
+
+
+def test_squares():
+    assert [n for n in range(30) if is_square(n)] == [0, 1, 4, 9, 16, 25]
+    assert is_square(10**20)
+    assert not is_square(10**20 + 1)
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_row", "sizes"),
+    [(10, [3, 3, 1]), (30, [1] * 7), (100, [1] * 7), (1, [7])],
+)
+def test_blocks_have_all_rows_once_and_are_bounded(monkeypatch, bytes_per_row, sizes):
+    monkeypatch.setattr(shapes, "_TEMPORARY_BYTES", 30)
+    rows = np.arange(7)
+    blocks = [rows[block] for block in row_blocks(7, bytes_per_row)]
+    assert [block.size for block in blocks] == sizes
+    np.testing.assert_array_equal(np.concatenate(blocks), rows)
+
+
+def test_unit_scale_only_changes_exponents():
+    X = np.array([[3.0, -5.0], [3e300, 5e299], [0.0, 0.0]])
+    scaled = at_unit_scale(X)
+    largest = np.abs(scaled[:2]).max(axis=1)
+    assert ((largest >= 0.5) & (largest < 1.0)).all()
+    np.testing.assert_array_equal(scaled[2], 0.0)
+    np.testing.assert_array_equal(scaled[0], X[0] / 8.0)
+    assert scaled[1, 0] / scaled[1, 1] == X[1, 0] / X[1, 1]

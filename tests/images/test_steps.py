@@ -63,7 +63,7 @@ EYES = np.array(
     [[3.0, 1.0, 2.5, 5.0], [2.0, 0.5, 4.0, 6.0], [3, 2, 3, 4], [-0.5, -0.5, 8.5, 6.5]]
 )
 MARKED = np.column_stack([flat(FACES), EYES])
-#: A step, rows for it, and what a function of images makes of them.
+#: A step, rows for it, and the result of the same function on images.
 CASES = [
     pytest.param(
         GreyConverter(image_shape=(9, 7)), flat(COLOURS), to_grey(COLOURS), id="colour"
@@ -247,7 +247,7 @@ def test_pipeline_on_orl_is_the_functions_and_then_the_rest(orl):
     small = flat(resize(crop(images, (10, 6, 102, 86)), (32, 32)))
     rest.fit(small[training], labels[training])
     np.testing.assert_array_equal(predicted, rest.predict(small[~training]))
-    # By chance it would be one of forty.
+    # By chance the rate would be one in forty.
     assert np.mean(predicted == labels[~training]) > 0.7
 
 
@@ -277,7 +277,7 @@ def test_aligned_eyes_undo_displacement_on_orl(orl, rng):
         np.column_stack([flat(cut), eyes - np.tile(places, 2)]),
         EyeAligner(size=(40, 32), image_shape=(88, 68)),
     )
-    # What was cut off at the edges remains.
+    # A difference remains, since parts were cut off at the edges.
     assert aligned > in_place - 0.05
     assert displaced < in_place - 0.25
 

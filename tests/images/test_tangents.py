@@ -30,7 +30,7 @@ MOTIONS = {
 
 
 def smooth_images(n_images, shape, seed):
-    """Sums of waves that are long beside a pixel."""
+    """Sums of waves whose lengths are many pixels."""
     rng = np.random.default_rng(seed)
     rows, columns = np.indices(shape)
     images = np.zeros((n_images, *shape))
@@ -210,7 +210,7 @@ def test_tangents_without_weight_are_none_and_need_no_images(rng):
     np.testing.assert_array_equal(
         sample_tangents(X, (3, 4), 0.1), tangent_images(X, (3, 4))
     )
-    # Of a single row of pixels one motion in three is left.
+    # Of a single row of pixels two of the six motions are left.
     assert motion_rows(sample_tangents(X, [1, 12], 0.1), 0.1).shape == (10, 12)
     with pytest.raises(ValueError, match=r"have 12 features.*tangents=0"):
         sample_tangents(X, None, 0.1)
@@ -239,7 +239,7 @@ def test_motions_join_the_deviations(rng):
 def test_the_default_is_the_method_as_published(method):
     X, y = make_data([3] * 5, 36, unit=False)
     published = method().fit(X, y).transform(X)
-    # Rows need not be images then, and their shape is not looked at.
+    # Then the rows need not be images, and the shape is not used.
     explicit = method(tangents=0.0, image_shape=(5, 5)).fit(X, y).transform(X)
     np.testing.assert_array_equal(published, explicit)
     with_tangents = method(tangents=0.3, image_shape=(6, 6)).fit(X, y).transform(X)
@@ -248,8 +248,8 @@ def test_the_default_is_the_method_as_published(method):
         assert np.abs(published - with_tangents).max() > 1e-3
 
 
-# Not for the models of the spectrum: they count the variances, and motions of
-# whatever weight add some where none was measured.
+# Without the methods that model the spectrum: they count the variances, and motions
+# of any weight add variances in new directions.
 @pytest.mark.parametrize("method", [APCA, MFA, Fisherfaces, KernelLDA])
 def test_motions_matter_less_with_less_weight(method):
     X, y = make_data([3] * 5, 36, unit=False)

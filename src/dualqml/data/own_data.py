@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Your own images: a folder for each person, a list in CSV, NumPy and MATLAB files."""
+"""Your own images: one folder for each person, a CSV list, NumPy or MATLAB files."""
 
 import csv
 import os
@@ -20,8 +20,9 @@ from dualqml.data.image_files import OnError, find_files, find_images, read_imag
 from dualqml.exceptions import DatabaseError
 from dualqml.images.shapes import SizeLike, read_size
 
-_COLUMNS = ("path", "subject", "visit", "view")
-_REQUIRED = 2
+#: Columns of a CSV list.
+_REQUIRED_COLUMNS = ("path", "subject")
+_OPTIONAL_COLUMNS = ("visit", "view")
 
 
 def load_folder(
@@ -32,14 +33,15 @@ def load_folder(
 ) -> Database:
     """Load images from one folder for each person.
 
-    The folder's name is the subject; spaces and any script are fine. Images in
-    folders below a person's folder are of that person too. Files that are not
-    images by their extension, hidden files and ``Thumbs.db`` are ignored.
+    The name of a folder is the subject. It may have spaces and letters of any
+    script. Images in folders below a person's folder belong to that person too.
+    Files without the extension of an image, hidden files and ``Thumbs.db`` are
+    ignored.
 
     Parameters
     ----------
     root : path
-        Folder of the people's folders.
+        The folder that holds one folder for each person.
     size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
@@ -54,8 +56,8 @@ def load_folder(
     Raises
     ------
     DatabaseError
-        There are no images, images outside people's folders, or files that cannot
-        be read.
+        There are no images, some images are not in a person's folder, or files
+        cannot be read.
 
     Warns
     -----
@@ -90,7 +92,7 @@ def load_folder(
             stacklevel=2,
         )
     images, kept, skipped = read_images(paths, size, on_error)
-    # The same name is stored differently by different file systems.
+    # File systems store the same accented name in different forms.
     labels = [unicodedata.normalize("NFC", people[place]) for place in kept]
     return Database(
         name=root.resolve().name,
@@ -113,10 +115,9 @@ def load_csv(
     Parameters
     ----------
     path : path
-        The list, in UTF-8, separated by commas. Its first line names the columns:
-        ``path`` and ``subject``, and where you have them ``visit`` (an integer) and
-        ``view`` (any text), in any order. Relative paths start at the folder of the
-        list.
+        The list, in UTF-8, separated by commas. Its first line names the columns,
+        in any order: ``path`` and ``subject``, and optionally ``visit`` (an integer)
+        and ``view`` (any text). Relative paths start at the folder of the list.
     size : sequence of int, default=(32, 32)
         Height and width to which the images are resized, with antialiasing.
     on_error : {"raise", "skip"}, default="raise"
@@ -136,7 +137,7 @@ def load_csv(
     path = Path(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(_rows(path, stream))
+            rows = list(_csv_rows(path, stream))
     except OSError as error:
         raise DatabaseError(f"The list cannot be read: {error}") from error
     except UnicodeDecodeError as error:
@@ -165,60 +166,6 @@ def load_csv(
     )
 
 
-def _rows(path: Path, stream: Iterator[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the number and the cells of each line, checked."""
-    reader = csv.reader(stream, strict=True)
-    columns: list[str] = []
-    first_line: dict[str, int] = {}
-    try:
-        for cells in reader:
-            where = f"{path}, line {reader.line_num}"
-            cells = [cell.strip() for cell in cells]
-            if not any(cells):
-                continue
-            if not columns:
-                columns = _header(where, cells)
-                continue
-            if len(cells) != len(columns):
-                raise DatabaseError(
-                    f"{where}: {len(cells)} cells, the header names {len(columns)} "
-                    "columns"
-                )
-            row = dict(zip(columns, cells, strict=True))
-            for column, cell in row.items():
-                if not cell:
-                    raise DatabaseError(f"{where}: no {column}")
-            if "visit" in row:
-                _check_integer(where, row["visit"])
-            earlier = first_line.setdefault(row["path"], reader.line_num)
-            if earlier != reader.line_num:
-                raise DatabaseError(
-                    f"{where}: {row['path']} is already on line {earlier}"
-                )
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise DatabaseError(f"{path}, line {reader.line_num}: {error}") from error
-
-
-def _header(where: str, cells: list[str]) -> list[str]:
-    columns = [cell.lower() for cell in cells]
-    wrong = [name for name in columns if name not in _COLUMNS]
-    missing = [name for name in _COLUMNS[:_REQUIRED] if name not in columns]
-    if wrong or missing or len(set(columns)) < len(columns):
-        raise DatabaseError(
-            f"{where}: expected a header with the columns path, subject and where "
-            f"known visit and view, found {', '.join(cells)}"
-        )
-    return columns
-
-
-def _check_integer(where: str, text: str) -> None:
-    try:
-        int(text)
-    except ValueError as error:
-        raise DatabaseError(f"{where}: the visit {text!r} is no integer") from error
-
-
 def load_npz(
     path: str | os.PathLike[str],
     *,
@@ -229,17 +176,18 @@ def load_npz(
     Parameters
     ----------
     path : path
-        An ``.npz`` file with ``images32`` or ``images``, 8-bit and of shape
-        (n_images, height, width), ``labels``, integers or text, and where known
-        ``visits``, integers. Archives that need pickle are refused.
+        An ``.npz`` file with the arrays ``images32`` or ``images`` (8-bit, of shape
+        (n_images, height, width)), ``labels`` (integers or text) and optionally
+        ``visits`` (integers). Archives that need pickle are refused.
     key : {"images32", "images"}, optional
-        Which images to load; by default ``images32`` where the file has it.
+        Which images to load; by default ``images32`` if the file has it, else
+        ``images``.
 
     Returns
     -------
     Database
-        The images. Integer labels become text padded with zeros, so that their
-        order stays.
+        The images. Integer labels become text padded with zeros, which keeps
+        their order.
 
     Raises
     ------
@@ -284,7 +232,7 @@ def load_npz(
     return Database(
         name=path.stem,
         images=images,
-        labels=_text(path, labels),
+        labels=_text_labels(path, labels),
         citation="",
         terms="",
         visits=None if visits is None else visits.astype(np.int64),
@@ -292,27 +240,27 @@ def load_npz(
 
 
 def load_mat(path: str | os.PathLike[str], *, shape: SizeLike = (32, 32)) -> Database:
-    """Load images from a MATLAB file in the manner of Deng Cai's collections.
+    """Load images from a MATLAB file with the layout of Deng Cai's collections.
 
     Parameters
     ----------
     path : path
-        A ``.mat`` file, of version 7 or older, with ``fea``, one image a row, its
-        pixels column after column with values from 0 to 255, and ``gnd``, the
-        integer subject of each row.
+        A ``.mat`` file, of version 7 or older, with two arrays. ``fea`` has one row
+        per image, with its pixels column after column and values from 0 to 255.
+        ``gnd`` has the subject of each row, an integer.
     shape : sequence of int, default=(32, 32)
-        Height and width of the images, which the file does not say.
+        Height and width of the images. The file does not record them.
 
     Returns
     -------
     Database
-        The images; the subjects are the integers as text padded with zeros.
+        The images. The subjects are the integers as text, padded with zeros.
 
     Raises
     ------
     DatabaseError
-        The file is missing, damaged, of version 7.3, lacks an array, or its images
-        are not of that shape.
+        The file is missing, damaged, of version 7.3, or lacks an array, or its
+        images do not have that shape.
     """
     path = Path(path)
     try:
@@ -331,7 +279,7 @@ def load_mat(path: str | os.PathLike[str], *, shape: SizeLike = (32, 32)) -> Dat
         raise DatabaseError(
             f"{path} cannot be read as a MATLAB file: {error}"
         ) from error
-    rows, subjects = (_numbers(path, content, name) for name in ("fea", "gnd"))
+    rows, subjects = (_number_array(path, content, name) for name in ("fea", "gnd"))
     if rows.ndim != 2 or rows.shape[1] != height * width:
         raise DatabaseError(
             f"{path}: fea has shape {rows.shape}; images of {height} x {width} need "
@@ -349,25 +297,81 @@ def load_mat(path: str | os.PathLike[str], *, shape: SizeLike = (32, 32)) -> Dat
         )
     if (subjects != np.round(subjects)).any():
         raise DatabaseError(f"{path}: gnd must be integers")
-    # Transposed, because MATLAB stores column after column.
+    # Transposed, because MATLAB stores images column after column.
     images = np.round(rows).astype(np.uint8).reshape(-1, width, height)
     return Database(
         name=path.stem,
         images=np.ascontiguousarray(images.transpose(0, 2, 1)),
-        labels=_text(path, subjects.ravel().astype(np.int64)),
+        labels=_text_labels(path, subjects.ravel().astype(np.int64)),
         citation="",
         terms="",
     )
 
 
-def _numbers(path: Path, content: dict[str, Any], name: str) -> NDArray[Any]:
+def _csv_rows(
+    path: Path, stream: Iterator[str]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Check each line; yield its number and its cells by the names of the columns."""
+    reader = csv.reader(stream, strict=True)
+    columns: list[str] = []
+    first_line: dict[str, int] = {}
+    try:
+        for cells in reader:
+            where = f"{path}, line {reader.line_num}"
+            cells = [cell.strip() for cell in cells]
+            if not any(cells):
+                continue
+            if not columns:
+                columns = _csv_columns(where, cells)
+                continue
+            if len(cells) != len(columns):
+                raise DatabaseError(
+                    f"{where}: {len(cells)} cells, the header names {len(columns)} "
+                    "columns"
+                )
+            row = dict(zip(columns, cells, strict=True))
+            for column, cell in row.items():
+                if not cell:
+                    raise DatabaseError(f"{where}: no {column}")
+            if "visit" in row:
+                _check_integer(where, row["visit"])
+            earlier = first_line.setdefault(row["path"], reader.line_num)
+            if earlier != reader.line_num:
+                raise DatabaseError(
+                    f"{where}: {row['path']} is already on line {earlier}"
+                )
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise DatabaseError(f"{path}, line {reader.line_num}: {error}") from error
+
+
+def _csv_columns(where: str, cells: list[str]) -> list[str]:
+    columns = [cell.lower() for cell in cells]
+    known = {*_REQUIRED_COLUMNS, *_OPTIONAL_COLUMNS}
+    complete = set(columns) >= set(_REQUIRED_COLUMNS)
+    if not complete or not known >= set(columns) or len(set(columns)) < len(columns):
+        raise DatabaseError(
+            f"{where}: expected a header with the columns path, subject and where "
+            f"known visit and view, found {', '.join(cells)}"
+        )
+    return columns
+
+
+def _check_integer(where: str, text: str) -> None:
+    try:
+        int(text)
+    except ValueError as error:
+        raise DatabaseError(f"{where}: the visit {text!r} is not an integer") from error
+
+
+def _number_array(path: Path, content: dict[str, Any], name: str) -> NDArray[Any]:
     values = content.get(name)
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "uif":
         raise DatabaseError(f"{path} has no array of numbers {name!r}")
     return values
 
 
-def _text(path: Path, labels: NDArray[Any]) -> NDArray[np.str_]:
+def _text_labels(path: Path, labels: NDArray[Any]) -> NDArray[np.str_]:
     if labels.dtype.kind == "U":
         return labels
     if labels.dtype.kind not in "iu":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The databases that are known by name, and one way to open any."""
+"""The databases that are known by name, and one function that opens any database."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -8,10 +8,20 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dualqml.data import ar, casia_palm, feret, frgc, iitd_ear, orl, pie, polyu_palm
-from dualqml.data.database import Database
-from dualqml.data.named import Source
+from dualqml.data.database import Database, Source
+from dualqml.data.orl import SOURCE as ORL_SOURCE
+from dualqml.data.orl import load_orl
 from dualqml.data.own_data import load_csv, load_folder, load_mat, load_npz
+from dualqml.data.research_databases import (
+    RULES,
+    load_ar,
+    load_casia_palm,
+    load_feret,
+    load_frgc,
+    load_iitd_ear,
+    load_pie,
+    load_polyu_palm,
+)
 from dualqml.exceptions import DatabaseError
 
 
@@ -22,11 +32,13 @@ class DatabaseInfo(Source):
     Attributes
     ----------
     name : str
-        Its name in `DATABASES`; see `Source` for the rest.
+        Its name in `DATABASES`. The other fields are those of `Source`.
     loader : callable
-        Its reader. It takes the folder first, except that of an embedded database.
+        Its reader. Its first argument is the folder, except for an embedded
+        database.
     embedded : bool
-        Whether it comes with an optional package, so that no folder is needed.
+        Whether the images come with an optional package, so that no folder is
+        needed.
     """
 
     name: str
@@ -34,29 +46,29 @@ class DatabaseInfo(Source):
     embedded: bool = False
 
 
-def _known(
-    name: str, source: Source, loader: Callable[..., Database], embedded: bool = False
-) -> tuple[str, DatabaseInfo]:
-    info = DatabaseInfo(**vars(source), name=name, loader=loader, embedded=embedded)
-    return name, info
-
+_RESEARCH_LOADERS: Mapping[str, Callable[..., Database]] = {
+    "ar": load_ar,
+    "pie": load_pie,
+    "feret": load_feret,
+    "frgc": load_frgc,
+    "polyu_palm": load_polyu_palm,
+    "casia_palm": load_casia_palm,
+    "iitd_ear": load_iitd_ear,
+}
 
 DATABASES: Mapping[str, DatabaseInfo] = MappingProxyType(
-    dict(
-        [
-            _known("ar", ar.SOURCE, ar.load_ar),
-            _known("pie", pie.SOURCE, pie.load_pie),
-            _known("feret", feret.SOURCE, feret.load_feret),
-            _known("frgc", frgc.SOURCE, frgc.load_frgc),
-            _known("polyu_palm", polyu_palm.SOURCE, polyu_palm.load_polyu_palm),
-            _known("casia_palm", casia_palm.SOURCE, casia_palm.load_casia_palm),
-            _known("iitd_ear", iitd_ear.SOURCE, iitd_ear.load_iitd_ear),
-            _known("orl", orl.SOURCE, orl.load_orl, embedded=True),
-        ]
-    )
+    {
+        name: DatabaseInfo(**vars(RULES[name].source), name=name, loader=loader)
+        for name, loader in _RESEARCH_LOADERS.items()
+    }
+    | {
+        "orl": DatabaseInfo(
+            **vars(ORL_SOURCE), name="orl", loader=load_orl, embedded=True
+        )
+    }
 )
 
-_FILES: Mapping[str, Callable[..., Database]] = MappingProxyType(
+_FILE_LOADERS: Mapping[str, Callable[..., Database]] = MappingProxyType(
     {".csv": load_csv, ".mat": load_mat, ".npz": load_npz}
 )
 
@@ -76,10 +88,10 @@ def load_database(
         ``.mat`` (`load_mat`) file. A folder with the name of a known database is
         opened as ``./name``.
     root : path, optional
-        Where a known database is: its folder, or the folder above one with its
-        name, or above its images as ``name.npz`` or ``name.mat``. ORL needs none.
+        Where a known database is: its folder, or a folder that holds ``name/``,
+        ``name.npz`` or ``name.mat``. ORL does not need it.
     **options : dict
-        Passed to the reader; ``on_error`` only to those that read single files.
+        Passed to the reader; ``on_error`` only to readers of single image files.
 
     Returns
     -------
@@ -108,7 +120,7 @@ def load_database(
                 f"it is. Expected: {info.expects}. To get the data: {info.ask}."
             )
         found = locate(info.name, root)
-        loader = _FILES.get(found.suffix.lower()) if found.is_file() else None
+        loader = _FILE_LOADERS.get(found.suffix.lower()) if found.is_file() else None
         if loader is None:
             return info.loader(found, **options)
         options.pop("on_error", None)
@@ -123,7 +135,7 @@ def load_database(
         path = Path(root, path)
     if path.is_dir():
         return load_folder(path, **options)
-    loader = _FILES.get(path.suffix.lower())
+    loader = _FILE_LOADERS.get(path.suffix.lower())
     if loader is None or not path.is_file():
         raise DatabaseError(
             f"{path} is neither a folder nor a .csv, .npz or .mat file, nor the name "
@@ -135,20 +147,20 @@ def load_database(
 
 
 def locate(name: str, root: str | os.PathLike[str]) -> Path:
-    """Where a known database would be read from.
+    """Return the folder or file from which a known database is read.
 
     Parameters
     ----------
     name : str
         A name in `DATABASES`.
     root : path
-        Its folder, or the folder above it.
+        Its folder, or the folder that holds it.
 
     Returns
     -------
     Path
-        ``root/name`` if that is a folder, or ``root/name.npz`` or ``.mat`` if that
-        is a file, or else `root` itself.
+        ``root/name`` if that is a folder; else ``root/name.npz`` or
+        ``root/name.mat`` if that is a file; else `root` itself.
     """
     below = Path(root, name)
     if below.is_dir():

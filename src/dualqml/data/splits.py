@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Which images train and which test."""
+"""Splits of a database into images for training and images for test."""
 
 import hashlib
 from collections.abc import Collection
@@ -13,12 +13,12 @@ from dualqml.exceptions import DatabaseError
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A division of a database.
+    """A split of the images of a database.
 
     Attributes
     ----------
     train, test : ndarray of int
-        Rows to learn from and rows to recognise, each in rising order.
+        Rows to learn from and rows to recognise, in ascending order.
     """
 
     train: NDArray[np.int64]
@@ -26,7 +26,7 @@ class Split:
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits that change with any row of the split."""
+        """Sixteen hexadecimal digits that change if any row of the split changes."""
         digest = hashlib.sha256()
         for rows in (self.train, self.test):
             digest.update(np.asarray(rows, dtype="<i8").tobytes() + b"|")
@@ -36,16 +36,16 @@ class Split:
 def random_split(labels: ArrayLike, m: int, seed: int | list[int]) -> Split:
     """Take m random images of each subject for training, the rest for test.
 
-    The paper's protocol. A subject with m images or fewer keeps one for test and
-    trains with the others; one with a single image trains with it and is never
-    asked for.
+    This is the paper's protocol. A subject with m images or fewer keeps one image
+    for test; the others are for training. A subject with a single image has it in
+    the training set and none in the test set.
 
     Parameters
     ----------
     labels : array-like of shape (n_images,)
         The subject of each image.
     m : int
-        Training images of each subject.
+        Number of training images of each subject.
     seed : int or list of int
         Seed of NumPy's default generator.
 
@@ -57,7 +57,7 @@ def random_split(labels: ArrayLike, m: int, seed: int | list[int]) -> Split:
     Raises
     ------
     DatabaseError
-        There is one subject only, or none has more than m images.
+        There is only one subject, or no subject has more than m images.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def random_split(labels: ArrayLike, m: int, seed: int | list[int]) -> Split:
     """
     if m < 1:
         raise DatabaseError(f"m must be at least 1 training image, got {m}")
-    subjects, codes, counts = _counted(labels)
+    subjects, codes, counts = _count_subjects(labels)
     if counts.max() <= m:
         raise DatabaseError(
             f"m={m} leaves nothing to test: the subjects have at most {counts.max()} "
@@ -79,7 +79,7 @@ def random_split(labels: ArrayLike, m: int, seed: int | list[int]) -> Split:
     for code in range(subjects.size):
         own = rng.permutation(np.flatnonzero(codes == code))
         train.append(own[: max(1, min(m, own.size - 1))])
-    return _split(np.concatenate(train), codes.size)
+    return _split_at(np.concatenate(train), codes.size)
 
 
 def visit_split(
@@ -87,8 +87,9 @@ def visit_split(
 ) -> Split:
     """Train on some visits, test on the others.
 
-    Harder than a random split, and nearer to use: between visits people, light and
-    sensors change. Subjects who were not there on a training visit are left out.
+    This is harder than a random split, and closer to real use: between visits
+    people, light and sensors change. Subjects without an image of a training visit
+    are left out.
 
     Parameters
     ----------
@@ -107,8 +108,8 @@ def visit_split(
     Raises
     ------
     DatabaseError
-        Visits are not known, or leave fewer than two subjects to train on or
-        nothing to test.
+        The visits are not known, or fewer than two subjects are left to train on,
+        or no image is left to test.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def visit_split(
         raise DatabaseError(
             "The visits of this database are not known; use the random protocol"
         )
-    _, codes, _ = _counted(labels)
+    _, codes, _ = _count_subjects(labels)
     chosen = np.isin(np.asarray(visits), list(train_visits))
     known = np.unique(codes[chosen])
     if known.size < 2:
@@ -145,7 +146,7 @@ def fixed_split(labels: ArrayLike, train: ArrayLike) -> Split:
     labels : array-like of shape (n_images,)
         The subject of each image.
     train : array-like of int
-        Rows of the training images, each once.
+        Rows of the training images, without repetition.
 
     Returns
     -------
@@ -155,7 +156,8 @@ def fixed_split(labels: ArrayLike, train: ArrayLike) -> Split:
     Raises
     ------
     DatabaseError
-        A row is not there or twice, or nothing is left to train or test on.
+        A row does not exist or is given twice, or nothing is left to train or test
+        on.
 
     Examples
     --------
@@ -163,7 +165,7 @@ def fixed_split(labels: ArrayLike, train: ArrayLike) -> Split:
     >>> fixed_split(["Ann", "Ann", "Zoe", "Zoe"], [0, 2]).test
     array([1, 3])
     """
-    _, codes, _ = _counted(labels)
+    _, codes, _ = _count_subjects(labels)
     rows = np.asarray(train)
     if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu":
         raise DatabaseError("The training rows must be a non-empty list of integers")
@@ -174,7 +176,7 @@ def fixed_split(labels: ArrayLike, train: ArrayLike) -> Split:
         )
     if np.unique(rows).size < rows.size:
         raise DatabaseError("A training row is there twice")
-    split = _split(rows, codes.size)
+    split = _split_at(rows, codes.size)
     known = np.unique(codes[split.train])
     test = split.test[np.isin(codes[split.test], known)]
     if known.size < 2 or test.size == 0:
@@ -185,9 +187,10 @@ def fixed_split(labels: ArrayLike, train: ArrayLike) -> Split:
     return Split(split.train, test)
 
 
-def _counted(
+def _count_subjects(
     labels: ArrayLike,
 ) -> tuple[NDArray[np.str_], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the subjects, the index of each image's subject, and their counts."""
     subjects, codes, counts = np.unique(
         np.asarray(labels), return_inverse=True, return_counts=True
     )
@@ -198,7 +201,8 @@ def _counted(
     return subjects, codes, counts
 
 
-def _split(train: NDArray[np.int64], n_images: int) -> Split:
+def _split_at(train: NDArray[np.int64], n_images: int) -> Split:
+    """Return the split with these training rows and all others for test."""
     is_train = np.zeros(n_images, dtype=bool)
     is_train[train] = True
     return Split(np.flatnonzero(is_train), np.flatnonzero(~is_train))

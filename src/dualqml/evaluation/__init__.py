@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How good recognition is, from scores alone, in the terms of ISO/IEC 19795-1."""
+"""Error rates of recognition from scores, in the terms of ISO/IEC 19795-1."""
 
-from dualqml.evaluation.cmc import CMCDisplay, cmc_curve, true_ranks
+from dualqml.evaluation.cmc import cmc_curve, true_ranks
 from dualqml.evaluation.displays import (
+    CMCDisplay,
     DETDisplay,
     OpenSetDisplay,
     ROCDisplay,

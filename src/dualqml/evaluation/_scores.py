@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checks that all measures share: what scores and rates may be."""
+"""Checks of scores and rates that all measures share."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,14 +9,16 @@ from dualqml.exceptions import ScoreError
 
 
 def as_scores(scores: ArrayLike, name: str) -> Array:
-    """Scores of comparisons as a vector of at least one number, NaN or infinity.
+    """Check scores of comparisons: a vector of at least one value.
+
+    NaN and infinity are allowed.
 
     Parameters
     ----------
     scores : array-like of shape (n_comparisons,)
-        What the caller was given.
+        Argument of the caller.
     name : str
-        Its name, for messages.
+        Name of the argument in messages.
 
     Returns
     -------
@@ -26,7 +28,7 @@ def as_scores(scores: ArrayLike, name: str) -> Array:
     Raises
     ------
     ScoreError
-        They are not a list of numbers, or there are none.
+        They are not a list of numbers, or the list is empty.
     """
     values = _as_numbers(scores, name)
     if values.ndim != 1:
@@ -40,14 +42,14 @@ def as_scores(scores: ArrayLike, name: str) -> Array:
 
 
 def as_score_rows(scores: ArrayLike, name: str) -> Array:
-    """Scores of searches as a matrix with a row a search and a column a subject.
+    """Check scores of searches: one row per search and one column per subject.
 
     Parameters
     ----------
     scores : array-like of shape (n_searches, n_subjects)
-        What the caller was given.
+        Argument of the caller.
     name : str
-        Its name, for messages.
+        Name of the argument in messages.
 
     Returns
     -------
@@ -69,16 +71,16 @@ def as_score_rows(scores: ArrayLike, name: str) -> Array:
 
 
 def as_share(value: float, name: str, *, open_ends: bool = False) -> float:
-    """A number from 0 to 1.
+    """Check a number from 0 to 1.
 
     Parameters
     ----------
     value : float
-        What the caller was given.
+        Argument of the caller.
     name : str
-        Its name, for messages.
+        Name of the argument in messages.
     open_ends : bool, default=False
-        Whether 0 and 1 themselves are refused.
+        Whether 0 and 1 are not allowed.
 
     Returns
     -------
@@ -88,19 +90,21 @@ def as_share(value: float, name: str, *, open_ends: bool = False) -> float:
     Raises
     ------
     ScoreError
-        It is not in the range; a rate in per cent is the usual reason.
+        It is not in the range; the usual reason is a rate in per cent.
     """
     inside = 0.0 < value < 1.0 if open_ends else 0.0 <= value <= 1.0
     if not inside:
-        rim = "between 0 and 1" if open_ends else "from 0 to 1"
-        raise ScoreError(f"{name} must be {rim}, a share and not per cent; got {value}")
+        allowed = "between 0 and 1" if open_ends else "from 0 to 1"
+        raise ScoreError(
+            f"{name} must be {allowed}, a share and not per cent; got {value}"
+        )
     return float(value)
 
 
 def _as_numbers(scores: ArrayLike, name: str) -> Array:
     values = np.asarray(scores)
     if values.dtype.kind == "O":
-        # A list with None among the numbers arrives as objects.
+        # NumPy makes objects of a list with numbers and None.
         try:
             values = values.astype(np.float64)
         except (TypeError, ValueError) as error:

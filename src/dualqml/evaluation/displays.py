@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plots of error rates and of scores, in scikit-learn's manner.
+"""Plots of error rates and of scores, with the interface of scikit-learn's displays.
 
-Curves are drawn as the steps they are: the height at a given rate of false positives
-is the error at the lowest threshold that allows no more of them, as of `fnmr_at_fmr`.
+Error rates are step functions and are drawn as steps. The height of a curve at a given
+rate of false positives is the error at the lowest threshold that does not exceed this
+rate, as in `fnmr_at_fmr`.
 """
 
 from abc import ABC, abstractmethod
@@ -14,17 +15,19 @@ from scipy.stats import norm
 
 from dualqml._typing import Array
 from dualqml.evaluation._scores import as_scores
+from dualqml.evaluation.cmc import cmc_curve
 from dualqml.evaluation.identification import OpenSetCurve, open_set_curve
 from dualqml.evaluation.verification import ErrorCurve, error_curve
 from dualqml.exceptions import MissingDependencyError, ScoreError
 
 Curve = TypeVar("Curve", ErrorCurve, OpenSetCurve)
 
-# Shares at which axes of normal deviates are marked.
+#: Rates at which axes of normal deviates have ticks.
 DEVIATE_TICKS = np.array(
     [1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 0.99]
 )
-# 0 and 1 have no finite deviate; what stands for them is beyond all marks.
+#: The rates 0 and 1 have no finite deviate. They are drawn at this rate and its
+#: complement, outside of all ticks.
 BEYOND = 1e-12
 
 
@@ -37,11 +40,11 @@ class _CurveDisplay(ABC, Generic[Curve]):
 
     @abstractmethod
     def _points(self) -> tuple[Array, Array]:
-        """Where the curve goes, by rising threshold."""
+        """Return the points of the curve, in the order of ascending thresholds."""
 
     @abstractmethod
-    def _dress(self, ax: Any, earlier: float) -> None:
-        """Scales, labels and limits, which stay as low as for earlier curves."""
+    def _format_axes(self, ax: Any, earlier_limit: float) -> None:
+        """Set scales, labels and limits; the lower limit is at most `earlier_limit`."""
 
     def plot(self, ax: Any = None, name: str | None = None, **line_kwargs: Any) -> Self:
         """Draw the curve.
@@ -49,9 +52,9 @@ class _CurveDisplay(ABC, Generic[Curve]):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where; new axes by default. Further curves may be drawn in the same.
+            Axes to draw on; new axes by default. They may have other curves already.
         name : str, optional
-            Name in the legend; by default that of the display.
+            Name in the legend; by default the name of the display.
         **line_kwargs : dict
             Passed to ``ax.plot``.
 
@@ -61,16 +64,18 @@ class _CurveDisplay(ABC, Generic[Curve]):
             The same object, with `ax_` and `line_`.
         """
         ax = _axes(ax)
-        earlier = float(ax.get_xlim()[0]) if ax.lines else np.inf
+        earlier_limit = float(ax.get_xlim()[0]) if ax.lines else np.inf
         label = self.name if name is None else name
         style = {"drawstyle": "steps-pre", "label": label} | line_kwargs
         (self.line_,) = ax.plot(*_corners(*self._points()), **style)
-        self._dress(ax, earlier)
+        self._format_axes(ax, earlier_limit)
         self.ax_ = ax
         return self
 
 
 class _VerificationDisplay(_CurveDisplay[ErrorCurve]):
+    """A curve of error rates of one-to-one comparisons."""
+
     @classmethod
     def from_scores(
         cls, mated: ArrayLike, nonmated: ArrayLike, *, name: str | None = None
@@ -80,9 +85,9 @@ class _VerificationDisplay(_CurveDisplay[ErrorCurve]):
         Parameters
         ----------
         mated : array-like of shape (n_mated,)
-            Similarities of pairs of one subject.
+            Similarities of pairs of samples of the same subject.
         nonmated : array-like of shape (n_nonmated,)
-            Similarities of pairs of two subjects.
+            Similarities of pairs of samples of different subjects.
         name : str, optional
             Name in the legend.
 
@@ -122,15 +127,15 @@ class ROCDisplay(_VerificationDisplay):
     def _points(self) -> tuple[Array, Array]:
         return 100.0 * self.curve.fmr, 100.0 * (1.0 - self.curve.fnmr)
 
-    def _dress(self, ax: Any, earlier: float) -> None:
+    def _format_axes(self, ax: Any, earlier_limit: float) -> None:
         ax.set(xlabel="false match rate, %", ylabel="true match rate, %")
 
 
 class DETDisplay(_VerificationDisplay):
     """Plot of the detection error trade-off: FNMR against FMR, as normal deviates.
 
-    Scores that are normally distributed give straight lines. Rates of 0 and 1 have
-    no place on such axes; the curve runs out of them there.
+    Normally distributed scores give straight lines. Rates of 0 and 1 cannot be shown
+    on such axes; there the curve leaves the plot.
 
     Parameters
     ----------
@@ -157,25 +162,25 @@ class DETDisplay(_VerificationDisplay):
     def _points(self) -> tuple[Array, Array]:
         return _deviates(self.curve.fmr), _deviates(self.curve.fnmr)
 
-    def _dress(self, ax: Any, earlier: float) -> None:
+    def _format_axes(self, ax: Any, earlier_limit: float) -> None:
         labels = [f"{100.0 * share:g}" for share in DEVIATE_TICKS]
         ax.set_xticks(norm.ppf(DEVIATE_TICKS), labels)
         ax.set_yticks(norm.ppf(DEVIATE_TICKS), labels)
         smallest = min(_smallest(self.curve.fmr), _smallest(self.curve.fnmr))
         low = DEVIATE_TICKS[smallest >= DEVIATE_TICKS].max(initial=DEVIATE_TICKS[0])
-        _limit(ax, min(norm.ppf(low), earlier), norm.ppf(DEVIATE_TICKS[-1]))
+        _limit(ax, min(norm.ppf(low), earlier_limit), norm.ppf(DEVIATE_TICKS[-1]))
         ax.set(xlabel="false match rate, %", ylabel="false non-match rate, %")
 
 
 class OpenSetDisplay(_CurveDisplay[OpenSetCurve]):
     """Plot of FNIR against FPIR on logarithmic axes.
 
-    A rate of 0 has no place on such axes; the curve runs out of them there.
+    A rate of 0 cannot be shown on such axes; there the curve leaves the plot.
 
     Parameters
     ----------
     curve : OpenSetCurve
-        The error rates, of `open_set_curve` or `open_set_curve_by_acceptance`.
+        The error rates, from `open_set_curve` or `open_set_curve_by_acceptance`.
     name : str, optional
         Name in the legend.
 
@@ -212,11 +217,11 @@ class OpenSetDisplay(_CurveDisplay[OpenSetCurve]):
         mated_scores : array-like of shape (n_mated, n_subjects)
             Similarities of probes of enrolled subjects to all enrolled subjects.
         mated_codes : array-like of int of shape (n_mated,)
-            Column of the true subject of each.
+            Column of the true subject of each probe.
         nonmated_scores : array-like of shape (n_nonmated, n_subjects)
             Similarities of probes of strangers to the same enrolled subjects.
         rank : int, default=1
-            How many candidates a search returns at most.
+            The largest number of candidates that a search returns.
         name : str, optional
             Name in the legend.
 
@@ -231,30 +236,114 @@ class OpenSetDisplay(_CurveDisplay[OpenSetCurve]):
     def _points(self) -> tuple[Array, Array]:
         return 100.0 * self.curve.fpir, 100.0 * self.curve.fnir
 
-    def _dress(self, ax: Any, earlier: float) -> None:
+    def _format_axes(self, ax: Any, earlier_limit: float) -> None:
         if ax.get_xscale() != "log":
-            earlier = np.inf
+            earlier_limit = np.inf
         ax.set(xscale="log", yscale="log")
         ax.xaxis.set_major_formatter("{x:g}")
         ax.yaxis.set_major_formatter("{x:g}")
         smallest = min(_smallest(self.curve.fpir), _smallest(self.curve.fnir))
         low = 10.0 ** np.floor(np.log10(100.0 * smallest))
-        _limit(ax, min(low, earlier), 100.0)
+        _limit(ax, min(low, earlier_limit), 100.0)
         ax.set(
             xlabel="false-positive identification rate, %",
             ylabel="false-negative identification rate, %",
         )
 
 
+class CMCDisplay:
+    """Plot of a cumulative match characteristic.
+
+    Parameters
+    ----------
+    rates : array-like of shape (n_ranks,)
+        Identification rates at ranks 1, 2, ...
+    name : str, optional
+        Name in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes, once plotted.
+    line_ : matplotlib Line2D
+        The curve, once plotted.
+
+    Examples
+    --------
+    >>> from dualqml.evaluation import CMCDisplay
+    >>> display = CMCDisplay.from_scores([[0.9, 0.2], [0.1, 0.8]], [1, 1], name="mine")
+    >>> display.rates
+    array([0.5, 1. ])
+    """
+
+    def __init__(self, rates: ArrayLike, *, name: str | None = None) -> None:
+        self.rates = np.asarray(rates, dtype=np.float64)
+        self.name = name
+
+    @classmethod
+    def from_scores(
+        cls,
+        scores: ArrayLike,
+        codes: ArrayLike,
+        *,
+        max_rank: int | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Compute the curve.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n_probes, n_subjects)
+            Similarities.
+        codes : array-like of int of shape (n_probes,)
+            Column of the true subject of each probe.
+        max_rank : int, optional
+            The last rank.
+        name : str, optional
+            Name in the legend.
+
+        Returns
+        -------
+        CMCDisplay
+            Ready to plot.
+        """
+        return cls(cmc_curve(scores, codes, max_rank=max_rank), name=name)
+
+    def plot(self, ax: Any = None, **line_kwargs: Any) -> Self:
+        """Draw the curve.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Axes to draw on; new axes by default.
+        **line_kwargs : dict
+            Passed to ``ax.plot``.
+
+        Returns
+        -------
+        CMCDisplay
+            The same object, with `ax_` and `line_`.
+        """
+        ax = _axes(ax)
+        ranks = np.arange(1, self.rates.size + 1)
+        (self.line_,) = ax.plot(
+            ranks, 100.0 * self.rates, **({"label": self.name} | line_kwargs)
+        )
+        ax.set(xlabel="rank", ylabel="identified, %")
+        ax.locator_params(axis="x", integer=True)
+        self.ax_ = ax
+        return self
+
+
 class ScoreHistogramDisplay:
-    """Plot of how mated and non-mated scores are distributed.
+    """Plot of the distributions of mated and non-mated scores.
 
     Parameters
     ----------
     edges : array-like of shape (n_bins + 1,)
-        Edges of the bins, the same for both kinds.
+        Edges of the bins, the same for both kinds of scores.
     mated, nonmated : array-like of shape (n_bins,)
-        Share of the comparisons of a kind in each bin.
+        Share of the mated and of the non-mated comparisons in each bin.
     name : str, optional
         Name in the legend.
 
@@ -300,9 +389,9 @@ class ScoreHistogramDisplay:
         Parameters
         ----------
         mated : array-like of shape (n_mated,)
-            Similarities of pairs of one subject.
+            Similarities of pairs of samples of the same subject.
         nonmated : array-like of shape (n_nonmated,)
-            Similarities of pairs of two subjects.
+            Similarities of pairs of samples of different subjects.
         bins : int, str or array-like, default=50
             Number or edges of the bins, as for ``numpy.histogram_bin_edges``.
         name : str, optional
@@ -311,13 +400,13 @@ class ScoreHistogramDisplay:
         Returns
         -------
         ScoreHistogramDisplay
-            Ready to plot. Missing and infinite scores are in no bin but in the
-            denominators, so that the shares add up to less than 1 with them.
+            Ready to plot. Missing and infinite scores are in no bin but are counted
+            in the denominators, so the shares then add up to less than 1.
 
         Raises
         ------
         ScoreError
-            No score is finite, or the bins do not suit.
+            No score is finite, or the bins are not valid.
         """
         own, other = as_scores(mated, "mated"), as_scores(nonmated, "nonmated")
         both = np.concatenate([own, other])
@@ -337,12 +426,12 @@ class ScoreHistogramDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where; new axes by default.
+            Axes to draw on; new axes by default.
         name : str, optional
             Name before "mated" and "non-mated" in the legend; by default that of
             the display.
         **bar_kwargs : dict
-            Passed to ``ax.stairs``, for both.
+            Passed to ``ax.stairs`` for both histograms.
 
         Returns
         -------
@@ -376,7 +465,7 @@ def _axes(ax: Any) -> Any:
 
 
 def _corners(x: Array, y: Array) -> tuple[Array, Array]:
-    """Leave out points in the middle of straight runs, of which there are many."""
+    """Leave out points in the middle of straight lines; there are many of them."""
     still_x, still_y = np.diff(x) == 0.0, np.diff(y) == 0.0
     straight = (still_x[:-1] & still_x[1:]) | (still_y[:-1] & still_y[1:])
     # The ends stay.
@@ -389,7 +478,7 @@ def _deviates(shares: Array) -> Array:
 
 
 def _smallest(shares: Array) -> float:
-    """The smallest rate that is not 0, at most 1 %."""
+    """Return the smallest rate above 0, at most 1 %."""
     return float(shares[shares > 0.0].min(initial=0.01))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Failures to enrol and to acquire, and error rates that count them.
 
-A system that refuses all difficult samples errs little on the rest. The generalised
-rates of ISO/IEC 19795-1 charge it for what it refuses, and so compare systems that
-refuse different samples.
+A system that refuses all difficult samples makes few errors on the others. The
+generalised rates of ISO/IEC 19795-1 count refused samples as errors. So they can
+compare systems that refuse different samples.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from dualqml.exceptions import ScoreError
 
 @dataclass(frozen=True)
 class FailureCounts:
-    """How often no template could be made.
+    """Number of failures to make a template.
 
     Attributes
     ----------
     n_enrolments : int
-        Subjects who were to be enrolled.
+        Number of subjects who should be enrolled.
     n_failed_enrolments : int
-        How many of them could not be.
+        Number of these subjects who could not be enrolled.
     n_acquisitions : int
-        Samples that were to be recognised.
+        Number of samples that should be recognised.
     n_failed_acquisitions : int
-        How many of them were of no use.
+        Number of these samples that could not be used.
     """
 
     n_enrolments: int
@@ -61,7 +61,7 @@ class FailureCounts:
 
 @dataclass(frozen=True)
 class GeneralisedRates:
-    """Error rates of transactions of a single attempt.
+    """Error rates of transactions with a single attempt.
 
     Attributes
     ----------
@@ -70,9 +70,11 @@ class GeneralisedRates:
     frr : float
         False reject rate: a sample is not acquired or does not match.
     gfar : float
-        Generalised false accept rate: besides, the victim must be enrolled.
+        Generalised false accept rate: an impostor's sample is acquired and matches,
+        and the claimed subject is enrolled.
     gfrr : float
-        Generalised false reject rate: or the subject is not enrolled.
+        Generalised false reject rate: the subject is not enrolled, or a sample is
+        not acquired or does not match.
     """
 
     far: float
@@ -87,19 +89,19 @@ def count_failures(enrolled: ArrayLike, acquired: ArrayLike) -> FailureCounts:
     Parameters
     ----------
     enrolled : array-like of bool of shape (n_subjects,)
-        For each subject who was to be enrolled, whether that succeeded.
+        For each subject who should be enrolled, whether this succeeded.
     acquired : array-like of bool of shape (n_samples,)
-        For each sample that was to be recognised, whether a template came of it.
+        For each sample that should be recognised, whether a template could be made.
 
     Returns
     -------
     FailureCounts
-        The counts; their rates are `fte` and `fta`.
+        The counts. Their rates are the properties `fte` and `fta`.
 
     Raises
     ------
     ScoreError
-        There are none of a kind, or they are not True or False.
+        One of the lists is empty, or its values are not True or False.
 
     Examples
     --------
@@ -121,18 +123,18 @@ def count_failures(enrolled: ArrayLike, acquired: ArrayLike) -> FailureCounts:
 def generalised_rates(
     fmr: float, fnmr: float, failures: FailureCounts
 ) -> GeneralisedRates:
-    """Error rates that count failures to enrol and to acquire.
+    """Compute error rates that count failures to enrol and to acquire.
 
     FAR = FMR (1 - FTA), FRR = FTA + FNMR (1 - FTA), GFAR = FAR (1 - FTE) and
-    GFRR = FTE + FRR (1 - FTE), for transactions of one attempt and failures that
-    are independent of each other.
+    GFRR = FTE + FRR (1 - FTE), for transactions with one attempt and independent
+    failures.
 
     Parameters
     ----------
     fmr, fnmr : float
-        Error rates of completed comparisons, without missing scores. Rates that
-        count failures as missing scores have them already; to use these here would
-        count the same failures twice.
+        Error rates of completed comparisons, without missing scores. Do not give
+        rates that count missing scores as errors: the same failures would be counted
+        twice.
     failures : FailureCounts
         The failures.
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Open-set identification: searches for subjects who may not be enrolled.
 
-Terms are those of ISO/IEC 19795-1. A search compares a probe with all enrolled
+The terms are those of ISO/IEC 19795-1. A search compares a probe with all enrolled
 subjects and returns those with ``score >= threshold``, at most the first `rank` of
-them. A mated search, of an enrolled subject, errs if it does not return that subject
-(FNIR); a non-mated search, of a stranger, errs if it returns anybody (FPIR).
+them. A mated search, of an enrolled subject, is an error if it does not return that
+subject (FNIR). A non-mated search, of a stranger, is an error if it returns any
+subject (FPIR).
 
-A recogniser may decide by another score than it ranks by whether the best candidate
-is accepted at all; the functions that end in ``_by_acceptance`` measure that. A
-missing score (NaN) is below all others and is never returned.
+A recogniser may rank candidates by one score and decide by another one whether the
+search returns anything. The functions that end in ``_by_acceptance`` measure such
+recognisers. A missing score (NaN) is below all others and is never returned.
 """
 
 from dataclasses import dataclass
@@ -25,19 +26,19 @@ from dualqml.exceptions import ScoreError
 
 @dataclass(frozen=True, eq=False)
 class OpenSetCurve:
-    """Error rates of searches at all thresholds at which they change.
+    """Error rates of searches at all thresholds where they change.
 
     Attributes
     ----------
     thresholds : ndarray of shape (n_thresholds,)
-        The distinct scores that decide, rising, and above them infinity, where
+        The distinct scores that decide, in ascending order, and then infinity, where
         nothing is returned (NaN if a score is itself +inf, as in `ErrorCurve`).
     fpir : ndarray of shape (n_thresholds,)
-        False-positive identification rate at each threshold, falling to 0.
+        False-positive identification rate at each threshold; it decreases to 0.
     fnir : ndarray of shape (n_thresholds,)
-        False-negative identification rate at each threshold, rising to 1.
+        False-negative identification rate at each threshold; it increases to 1.
     n_missing_mated, n_missing_nonmated : int
-        How many searches had no score at all.
+        Number of searches without any score.
     """
 
     thresholds: Array
@@ -60,9 +61,9 @@ class OpenSetPoint:
     fnir : float
         False-negative identification rate.
     n_mated, n_nonmated : int
-        Number of searches, those without a score too.
+        Number of searches, including those without any score.
     n_missing_mated, n_missing_nonmated : int
-        How many of them had no score at all.
+        Number of searches without any score.
     """
 
     threshold: float
@@ -81,31 +82,31 @@ def open_set_curve(
     *,
     rank: int = 1,
 ) -> OpenSetCurve:
-    """Error rates of searches as exact step functions of the threshold.
+    """Compute error rates of searches as exact step functions of the threshold.
 
     Parameters
     ----------
     mated_scores : array-like of shape (n_mated, n_subjects)
         Similarities of probes of enrolled subjects to all enrolled subjects.
     mated_codes : array-like of int of shape (n_mated,)
-        Column of the true subject of each.
+        Column of the true subject of each probe.
     nonmated_scores : array-like of shape (n_nonmated, n_subjects)
         Similarities of probes of strangers to the same enrolled subjects.
     rank : int, default=1
-        How many candidates a search returns at most; ties go to the first column,
-        as in `true_ranks`.
+        The largest number of candidates that a search returns. Of equal scores the
+        first column is ahead, as in `true_ranks`.
 
     Returns
     -------
     OpenSetCurve
-        The rates. Their thresholds are the scores of true subjects within the rank
-        and the best scores of strangers, as nothing changes at others.
+        The rates. The thresholds are the scores of true subjects within the rank
+        and the best scores of strangers. At other scores nothing changes.
 
     Raises
     ------
     ScoreError
-        The shapes do not fit, there are no searches of a kind, or the rank is
-        below 1.
+        The shapes do not match, there are no mated or no non-mated searches, or
+        the rank is below 1.
 
     Examples
     --------
@@ -119,7 +120,7 @@ def open_set_curve(
     >>> curve.fnir.round(2)
     array([0.33, 0.33, 0.67, 0.67, 1.  ])
     """
-    searches = _searches(mated_scores, mated_codes, nonmated_scores, rank)
+    searches = _searches_by_score(mated_scores, mated_codes, nonmated_scores, rank)
     return searches.curve()
 
 
@@ -131,32 +132,32 @@ def fnir_at_fpir(
     fpir: float = 0.01,
     rank: int = 1,
 ) -> OpenSetPoint:
-    """False-negative identification rate where false alarms are rare enough.
+    """Compute the false-negative identification rate at a limit of false alarms.
 
     Parameters
     ----------
     mated_scores : array-like of shape (n_mated, n_subjects)
         Similarities of probes of enrolled subjects to all enrolled subjects.
     mated_codes : array-like of int of shape (n_mated,)
-        Column of the true subject of each.
+        Column of the true subject of each probe.
     nonmated_scores : array-like of shape (n_nonmated, n_subjects)
         Similarities of probes of strangers to the same enrolled subjects.
     fpir : float, default=0.01
-        The largest share of searches of strangers that may return anybody.
+        The largest share of searches of strangers that may return any subject.
     rank : int, default=1
-        How many candidates a search returns at most.
+        The largest number of candidates that a search returns.
 
     Returns
     -------
     OpenSetPoint
-        The threshold of `threshold_for_rate`, whose measured FPIR is not above the
-        target, and the rates there.
+        The threshold of `threshold_for_rate`, whose measured FPIR is at most the
+        target, and the rates at this threshold.
 
     Raises
     ------
     ScoreError
-        The shapes do not fit, there are no searches of a kind, or the target or
-        the rank is out of range.
+        The shapes do not match, there are no mated or no non-mated searches, or
+        the target or the rank is out of range.
 
     Examples
     --------
@@ -167,7 +168,7 @@ def fnir_at_fpir(
     >>> point.threshold, point.fpir, round(point.fnir, 2)
     (0.5, 0.5, 0.33)
     """
-    searches = _searches(mated_scores, mated_codes, nonmated_scores, rank)
+    searches = _searches_by_score(mated_scores, mated_codes, nonmated_scores, rank)
     return searches.point(fpir)
 
 
@@ -176,29 +177,29 @@ def open_set_curve_by_acceptance(
     mated_found: ArrayLike,
     nonmated_acceptance: ArrayLike,
 ) -> OpenSetCurve:
-    """Error rates of searches that are accepted by a score of their own.
+    """Compute error rates of searches that are accepted by a separate score.
 
     Parameters
     ----------
     mated_acceptance : array-like of shape (n_mated,)
-        By which score each search of an enrolled subject is accepted: it returns
-        its candidates if this is the threshold or more, and else nobody.
+        The score by which each search of an enrolled subject is accepted. The search
+        returns its candidates if this score is at least the threshold, else nothing.
     mated_found : array-like of bool of shape (n_mated,)
-        Whether the true subject is among the candidates of each, for example
+        Whether the true subject is among the candidates of each search, for example
         ``true_ranks(scores, codes) <= rank``.
     nonmated_acceptance : array-like of shape (n_nonmated,)
-        By which score each search of a stranger is accepted.
+        The score by which each search of a stranger is accepted.
 
     Returns
     -------
     OpenSetCurve
-        The rates: the FNIR is the share of mated searches that are not both
-        accepted and right, the FPIR that of the non-mated ones accepted.
+        The rates. The FNIR is the share of mated searches that are not both accepted
+        and right. The FPIR is the share of non-mated searches that are accepted.
 
     Raises
     ------
     ScoreError
-        The shapes do not fit or there are no searches of a kind.
+        The shapes do not match, or there are no mated or no non-mated searches.
 
     Examples
     --------
@@ -207,7 +208,9 @@ def open_set_curve_by_acceptance(
     >>> curve.thresholds, curve.fpir, curve.fnir
     (array([ 1.,  3., inf]), array([1., 0., 0.]), array([0.5, 0.5, 1. ]))
     """
-    searches = _accepted(mated_acceptance, mated_found, nonmated_acceptance)
+    searches = _searches_by_acceptance(
+        mated_acceptance, mated_found, nonmated_acceptance
+    )
     return searches.curve()
 
 
@@ -218,30 +221,30 @@ def fnir_at_fpir_by_acceptance(
     *,
     fpir: float = 0.01,
 ) -> OpenSetPoint:
-    """`fnir_at_fpir` of searches that are accepted by a score of their own.
+    """Compute `fnir_at_fpir` of searches that are accepted by a separate score.
 
     Parameters
     ----------
     mated_acceptance : array-like of shape (n_mated,)
-        By which score each search of an enrolled subject is accepted.
+        The score by which each search of an enrolled subject is accepted.
     mated_found : array-like of bool of shape (n_mated,)
-        Whether the true subject is among the candidates of each.
+        Whether the true subject is among the candidates of each search.
     nonmated_acceptance : array-like of shape (n_nonmated,)
-        By which score each search of a stranger is accepted.
+        The score by which each search of a stranger is accepted.
     fpir : float, default=0.01
         The largest share of searches of strangers that may be accepted.
 
     Returns
     -------
     OpenSetPoint
-        The threshold of `threshold_for_rate`, whose measured FPIR is not above the
-        target, and the rates there.
+        The threshold of `threshold_for_rate`, whose measured FPIR is at most the
+        target, and the rates at this threshold.
 
     Raises
     ------
     ScoreError
-        The shapes do not fit, there are no searches of a kind, or the target is
-        not from 0 to 1.
+        The shapes do not match, there are no mated or no non-mated searches, or
+        the target is not from 0 to 1.
 
     Examples
     --------
@@ -250,16 +253,19 @@ def fnir_at_fpir_by_acceptance(
     >>> point.threshold, point.fnir
     (2.0, 0.5)
     """
-    searches = _accepted(mated_acceptance, mated_found, nonmated_acceptance)
+    searches = _searches_by_acceptance(
+        mated_acceptance, mated_found, nonmated_acceptance
+    )
     return searches.point(fpir)
 
 
 @dataclass(frozen=True, eq=False)
 class _Searches:
-    """Each search as one comparison, so that verification does the counting.
+    """Searches reduced to one score each, so that verification can count errors.
 
-    `deciding` is the score up to which a mated search returns its true subject, NaN
-    if it never does; `alarm` that up to which a non-mated search returns anybody.
+    `deciding` has the highest threshold at which a mated search returns its true
+    subject, NaN if there is none. `alarm` has the highest threshold at which a
+    non-mated search returns any subject.
     """
 
     deciding: Array
@@ -294,7 +300,7 @@ class _Searches:
         )
 
 
-def _searches(
+def _searches_by_score(
     mated_scores: ArrayLike,
     mated_codes: ArrayLike,
     nonmated_scores: ArrayLike,
@@ -309,9 +315,9 @@ def _searches(
         )
     if rank < 1:
         raise ScoreError(f"rank must be at least 1 candidate; got {rank}")
-    codes = _codes(mated_codes, mated.shape)
-    # Whoever is ahead of the true subject has its score or more, so no threshold
-    # that keeps the true subject changes its rank.
+    codes = _checked_codes(mated_codes, mated.shape)
+    # Subjects ahead of the true one have at least its score, so a threshold that
+    # keeps the true subject does not change its rank.
     found = true_ranks(mated, codes) <= rank
     own = mated[np.arange(codes.size), codes]
     return _Searches(
@@ -321,7 +327,7 @@ def _searches(
     )
 
 
-def _codes(mated_codes: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _checked_codes(mated_codes: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
     codes = np.asarray(mated_codes)
     if codes.dtype.kind not in "iu" or codes.shape != shape[:1]:
         raise ScoreError(
@@ -337,7 +343,7 @@ def _codes(mated_codes: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
     return codes
 
 
-def _accepted(
+def _searches_by_acceptance(
     mated_acceptance: ArrayLike, mated_found: ArrayLike, nonmated_acceptance: ArrayLike
 ) -> _Searches:
     acceptance = as_scores(mated_acceptance, "mated_acceptance")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How sure a measured error rate is.
+"""Confidence intervals of measured error rates.
 
 Counts of independent trials have the exact binomial interval. Scores of one subject
-are not independent, so intervals of rates from many scores a subject are found by
+are not independent. If there are many scores per subject, the interval is found by
 resampling subjects.
 """
 
@@ -22,16 +22,16 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Interval:
-    """A measured value and the range in which the true one is likely to be.
+    """A measured value and its confidence interval.
 
     Attributes
     ----------
     estimate : float
         The measured value.
     low, high : float
-        Ends of the range.
+        Ends of the interval.
     confidence : float
-        How often such ranges hold the true value, ideally.
+        Probability with which such intervals contain the true value.
     """
 
     estimate: float
@@ -41,7 +41,7 @@ class Interval:
 
 
 def rule_of_three(n: int) -> float:
-    """Largest error rate, with 95 % confidence, where n trials had no error.
+    """Bound the error rate, with 95 % confidence, if n trials had no error.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def rule_of_three(n: int) -> float:
 
 
 def binomial_interval(k: int, n: int, *, confidence: float = 0.95) -> Interval:
-    """Exact interval of Clopper and Pearson for a rate of independent trials.
+    """Compute the exact interval of Clopper and Pearson for independent trials.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def binomial_interval(k: int, n: int, *, confidence: float = 0.95) -> Interval:
     n : int
         Number of trials.
     confidence : float, default=0.95
-        How often the interval must at least hold the true rate.
+        Least probability with which the interval contains the true rate.
 
     Returns
     -------
@@ -89,8 +89,8 @@ def binomial_interval(k: int, n: int, *, confidence: float = 0.95) -> Interval:
     Raises
     ------
     ScoreError
-        The numbers are no count of errors, or the confidence is not between 0
-        and 1.
+        There is no trial, the errors are not from 0 to n, or the confidence is not
+        between 0 and 1.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def binomial_interval(k: int, n: int, *, confidence: float = 0.95) -> Interval:
         )
     tail = (1.0 - as_share(confidence, "confidence", open_ends=True)) / 2.0
     low = 0.0 if k == 0 else float(betaincinv(k, n - k + 1, tail))
-    # The complement of the successes' low end: SciPy 1.11 has no betainccinv.
+    # One minus the low end for the successes: SciPy 1.11 has no betainccinv.
     high = 1.0 if k == n else 1.0 - float(betaincinv(n - k, k + 1, tail))
     return Interval(k / n, low, high, confidence)
 
@@ -118,27 +118,28 @@ def bootstrap_interval(
     confidence: float = 0.95,
     random_state: int | np.random.Generator | None = 0,
 ) -> Interval:
-    """Interval of a measure by resampling subjects, with all their scores.
+    """Compute the interval of a measure by resampling subjects with their scores.
 
-    As many subjects as there are are drawn with replacement; the measure is taken
-    of the scores of those drawn, as often as they were drawn; and the interval is
-    that of the percentiles of the measures of many draws.
+    Subjects are drawn with replacement, as many as there are. The measure is computed
+    from the scores of the drawn subjects, each repeated as often as its subject was
+    drawn. The ends of the interval are percentiles of the measures of many draws.
 
     Parameters
     ----------
     statistic : callable
-        The measure: a function of the arrays of all groups, in order, to a number.
-        It may not depend on the order of the rows.
+        The measure: a function that takes the arrays of all groups, in order, and
+        returns a number. It must not depend on the order of the rows.
     *groups : tuples of arrays
-        Each has one or more arrays of as many rows, such as scores and codes, and
-        last the subject of each row. Groups with a subject in common are resampled
-        together, others apart. Where a row compares two subjects, the labels may
-        have two columns, the subject of the probe and that of the reference; the
-        row is then there as often as both were drawn together.
+        Each tuple has one or more arrays with the same number of rows, such as
+        scores and codes, and as its last array the subject of each row. Groups with
+        a subject in common are resampled together, others separately. If a row
+        compares two subjects, its subjects may be two columns: the subject of the
+        probe and that of the reference. The row is then repeated as many times as
+        the product of the two numbers of draws.
     n_resamples : int, default=1000
         Number of draws.
     confidence : float, default=0.95
-        How often the interval should hold the true value.
+        Probability with which the interval should contain the true value.
     random_state : int, Generator or None, default=0
         Seed or generator of the draws.
 
@@ -150,14 +151,15 @@ def bootstrap_interval(
     Raises
     ------
     ScoreError
-        The arrays do not fit, the statistic is not a number, or a group has one
-        subject only, from whom nothing is learned about others.
+        The shapes of the arrays do not match, the statistic is not a number, or a
+        group has only one subject, so that differences between subjects are not
+        known.
 
     Notes
     -----
-    A draw that leaves a group without rows is drawn again. Where no error was
-    measured, none is in any draw, and the interval [0, 0] means nothing: use
-    `rule_of_three` with the number of subjects.
+    A draw that leaves a group without rows is repeated. If no error was measured,
+    there is none in any draw, and the interval [0, 0] is useless: use `rule_of_three`
+    with the number of subjects instead.
 
     Examples
     --------
@@ -196,26 +198,31 @@ def bootstrap_interval(
             "There are no groups: give a tuple (scores, subjects) for each argument "
             "of the statistic"
         )
-    rows, codes, pools = _parsed(groups)
+    rows, codes, pools = _checked_groups(groups)
     rng = np.random.default_rng(random_state)
-    estimate = _number(statistic, [array for group in rows for array in group])
+    estimate = _measure(statistic, [array for group in rows for array in group])
     values = np.empty(n_resamples)
     for draw in range(n_resamples):
         sample: list[NDArray[np.generic]] = []
-        for arrays, repeats in zip(rows, _draw(codes, pools, rng), strict=True):
+        for arrays, repeats in zip(
+            rows, _draw_subjects(codes, pools, rng), strict=True
+        ):
             taken = np.repeat(np.arange(repeats.size), repeats)
             sample.extend(array[taken] for array in arrays)
-        values[draw] = _number(statistic, sample)
-    # Measures that were drawn, outward: no arithmetic, so infinite ones will do.
+        values[draw] = _measure(statistic, sample)
+    # The ends are measures of draws, not interpolated, so they may be infinite.
     low = float(np.quantile(values, tail, method="lower"))
     high = float(np.quantile(values, 1.0 - tail, method="higher"))
     return Interval(estimate, low, high, confidence)
 
 
-def _parsed(
+def _checked_groups(
     groups: tuple[tuple[ArrayLike, ...], ...],
 ) -> tuple[list[list[NDArray[np.generic]]], list[Counts], list[Counts]]:
-    """Arrays of each group, codes of their subjects, and subjects drawn together."""
+    """Return the arrays of each group, the codes of their subjects, and the pools.
+
+    A pool has the subjects that are drawn together.
+    """
     rows, labels = [], []
     for place, group in enumerate(groups):
         if not isinstance(group, tuple) or len(group) < 2:
@@ -259,10 +266,10 @@ def _parsed(
     return rows, codes, pools
 
 
-def _draw(
+def _draw_subjects(
     codes: list[Counts], pools: list[Counts], rng: np.random.Generator
 ) -> list[Counts]:
-    """How often each row of each group is there in one draw of the subjects."""
+    """Draw subjects once; return how often each row of each group is repeated."""
     drawn = np.zeros(sum(pool.size for pool in pools), dtype=np.int64)
     while True:
         for pool in pools:
@@ -279,7 +286,7 @@ def _draw(
             return repeats
 
 
-def _number(
+def _measure(
     statistic: Callable[..., float], sample: list[NDArray[np.generic]]
 ) -> float:
     value = statistic(*sample)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Verification: how often one-to-one comparisons err at a threshold.
+"""Verification: error rates of one-to-one comparisons at a threshold.
 
-Terms are those of ISO/IEC 19795-1. Scores are similarities and a comparison is a
-match if ``score >= threshold``. Of the mated comparisons (both samples of one
-subject) those that do not match are false non-matches; of the non-mated ones those
-that match are false matches.
+The terms are those of ISO/IEC 19795-1. Scores are similarities and a comparison is a
+match if ``score >= threshold``. A mated comparison (both samples of one subject) that
+does not match is a false non-match. A non-mated comparison that matches is a false
+match.
 
 A missing score (NaN: a sample could not be acquired or enrolled, or the comparison
-failed) never matches. So a missing mated score is an error at every threshold and a
-missing non-mated score at none, and both stay in the denominators. ISO/IEC 19795-1
-calls rates over completed comparisons FMR and FNMR, and those with failures FAR and
-FRR; leave the missing scores out to get the former.
+failed) never matches. So a missing mated score is an error at every threshold, and a
+missing non-mated score at none. Both are counted in the denominators. ISO/IEC 19795-1
+calls rates of completed comparisons FMR and FNMR, and rates that include failures FAR
+and FRR. Leave out the missing scores to get the FMR and the FNMR of the standard.
 """
 
 from dataclasses import dataclass
@@ -22,26 +22,27 @@ from numpy.typing import ArrayLike
 from dualqml._typing import Array
 from dualqml.evaluation._scores import as_scores, as_share
 
-#: By how much of itself a threshold is above a score that nothing is above.
+#: How far a threshold is above the highest score, relative to that score.
 _ABOVE_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorCurve:
-    """Error rates at all thresholds at which they change.
+    """Error rates at all thresholds where they change.
 
     Attributes
     ----------
     thresholds : ndarray of shape (n_thresholds,)
-        All distinct scores, rising; at the first, all scores match. The last is
-        infinity, where nothing matches. If a score is itself +inf, no number is
-        above it and the last threshold is NaN, which no score reaches.
+        All distinct scores in ascending order; at the first one, all scores match.
+        The last threshold is infinity, where nothing matches. If a score is itself
+        +inf, no number is above it. Then the last threshold is NaN, which no score
+        reaches.
     fmr : ndarray of shape (n_thresholds,)
-        False match rate at each threshold, falling to 0.
+        False match rate at each threshold; it decreases to 0.
     fnmr : ndarray of shape (n_thresholds,)
-        False non-match rate at each threshold, rising to 1.
+        False non-match rate at each threshold; it increases to 1.
     n_missing_mated, n_missing_nonmated : int
-        How many of the scores were missing.
+        Number of missing scores.
     """
 
     thresholds: Array
@@ -64,9 +65,9 @@ class OperatingPoint:
     fnmr : float
         False non-match rate.
     n_mated, n_nonmated : int
-        Number of comparisons, missing ones too.
+        Number of comparisons, including those without a score.
     n_missing_mated, n_missing_nonmated : int
-        How many of them had no score.
+        Number of comparisons without a score.
     """
 
     threshold: float
@@ -79,25 +80,25 @@ class OperatingPoint:
 
 
 def error_curve(mated: ArrayLike, nonmated: ArrayLike) -> ErrorCurve:
-    """Error rates as exact step functions of the threshold.
+    """Compute error rates as exact step functions of the threshold.
 
     Parameters
     ----------
     mated : array-like of shape (n_mated,)
-        Similarities of pairs of one subject.
+        Similarities of pairs of samples of the same subject.
     nonmated : array-like of shape (n_nonmated,)
-        Similarities of pairs of two subjects.
+        Similarities of pairs of samples of different subjects.
 
     Returns
     -------
     ErrorCurve
-        The rates. Between two neighbouring thresholds they are those at the higher
-        of the two.
+        The rates. Between two neighbouring thresholds the rates are those of the
+        higher one.
 
     Raises
     ------
     ScoreError
-        There are no scores of a kind, or they are not numbers.
+        There are no mated or no non-mated scores, or they are not numbers.
 
     Examples
     --------
@@ -112,16 +113,16 @@ def error_curve(mated: ArrayLike, nonmated: ArrayLike) -> ErrorCurve:
     """
     own = as_scores(mated, "mated")
     other = as_scores(nonmated, "nonmated")
-    # NaN is sorted last; one more than the missing ones stands above all scores.
+    # NaN is sorted last. The one added here is the threshold above all scores.
     merged = np.concatenate([own, other, [np.nan]])
     merged.sort()
     n_present = int(np.searchsorted(merged, np.nan))
     is_new = np.ones(n_present + 1, dtype=bool)
     np.not_equal(merged[1 : n_present + 1], merged[:n_present], out=is_new[1:])
-    # Where a distinct score comes first is how many scores are below it.
+    # The first place of a distinct score is the number of scores below it.
     below = np.flatnonzero(is_new)
     thresholds = merged[below]
-    # Only the mated scores, usually the fewer, are looked up among the thresholds.
+    # Only the mated scores are looked up: there are usually fewer of them.
     own_missing = int(np.count_nonzero(np.isnan(own)))
     places = np.searchsorted(thresholds, np.sort(own)[: own.size - own_missing])
     own_below = np.cumsum(np.bincount(places + 1, minlength=below.size))
@@ -139,21 +140,21 @@ def error_curve(mated: ArrayLike, nonmated: ArrayLike) -> ErrorCurve:
 
 
 def equal_error_rate(mated: ArrayLike, nonmated: ArrayLike) -> float:
-    """Rate at which false matches and false non-matches are as frequent.
+    """Compute the rate at which the FMR and the FNMR are equal.
 
-    Step functions need not be equal at any threshold. Between the two neighbouring
-    thresholds where the FNMR overtakes the FMR both are interpolated linearly: these
-    are the rates if the one or the other threshold is used at random. The result is
-    the smallest rate that neither error rate need exceed, and exists always; where
-    missing scores keep the FNMR above the FMR at every threshold, it is the FNMR at
-    the lowest.
+    Step functions may not be equal at any threshold. Between the two neighbouring
+    thresholds where the FNMR becomes larger than the FMR, both are interpolated
+    linearly. These are the rates if one of the two thresholds is chosen at random.
+    The result always exists. It is the smallest value that both error rates can keep
+    to. If missing scores keep the FNMR above the FMR at every threshold, it is the
+    FNMR at the lowest threshold.
 
     Parameters
     ----------
     mated : array-like of shape (n_mated,)
-        Similarities of pairs of one subject.
+        Similarities of pairs of samples of the same subject.
     nonmated : array-like of shape (n_nonmated,)
-        Similarities of pairs of two subjects.
+        Similarities of pairs of samples of different subjects.
 
     Returns
     -------
@@ -164,7 +165,7 @@ def equal_error_rate(mated: ArrayLike, nonmated: ArrayLike) -> float:
     Raises
     ------
     ScoreError
-        There are no scores of a kind, or they are not numbers.
+        There are no mated or no non-mated scores, or they are not numbers.
 
     Examples
     --------
@@ -173,7 +174,7 @@ def equal_error_rate(mated: ArrayLike, nonmated: ArrayLike) -> float:
     0.25
     """
     curve = error_curve(mated, nonmated)
-    # Each distinct score moves one of the rates, so this rises strictly, to 1.
+    # Each distinct score changes one of the rates, so this increases strictly, to 1.
     excess = curve.fnmr - curve.fmr
     after = int(np.argmax(excess >= 0.0))
     if after == 0:
@@ -187,36 +188,37 @@ def equal_error_rate(mated: ArrayLike, nonmated: ArrayLike) -> float:
 def threshold_for_rate(
     nonmated: ArrayLike, rate: float, *, others: ArrayLike | None = None
 ) -> float:
-    """The threshold that lets no more than a share of scores through.
+    """Compute the threshold at which at most a given share of scores matches.
 
-    Let r be the highest score that must not match: those that are r or more are
-    more than the share. Any threshold above r keeps the rate, and all up to the
-    next score u above it, of either kind, have the same errors on these scores.
-    The threshold is the middle between r and u. It is not u, since the gap above r
-    may be wide where scores are few, and whoever is a little below the one person
-    at its end would be rejected; and it is not r, since a score a little above those
-    seen would match.
+    Let r be the highest score that must not match: at the threshold r more than the
+    allowed share would match. Any threshold above r keeps the rate. All thresholds
+    from r to the next higher score u, of either kind, have the same errors on these
+    scores. The result is the middle between r and u. It is not u: with few scores
+    the gap above r may be wide, and new samples a little below u would be rejected.
+    It is not r either: new scores a little above r would match.
 
-    Where no score is above r, nothing tells how far up to go: the threshold is just
-    above r, by a billionth of it, which is more than scores differ by rounding.
-    Where all scores may match, it is the lowest of them. A higher rate never gives a
-    higher threshold, nor does the order of scores matter; ties are not split.
+    If no score is above r, the gap has no upper end. Then the threshold is just above
+    r, by a billionth of it, which is more than rounding changes scores. If all scores
+    may match, the threshold is the lowest of them. A higher rate never gives a higher
+    threshold. The order of the scores does not matter, and equal scores are never
+    separated.
 
     Parameters
     ----------
     nonmated : array-like of shape (n_nonmated,)
-        Similarities of pairs of two subjects, or of searches of strangers.
+        Similarities of pairs of samples of different subjects, or of searches of
+        strangers.
     rate : float
         The largest share of them that may match.
     others : array-like of shape (n_others,), optional
-        Scores that should match. They move the threshold within the gap between
-        two scores of `nonmated` only.
+        Scores that should match. They change the threshold only within the gap
+        between two scores of `nonmated`.
 
     Returns
     -------
     float
-        The threshold. It is infinite if all scores are missing, and NaN, which
-        rejects all, if too many are +inf for any number to reject them.
+        The threshold. It is infinite if all scores are missing. It is NaN, which
+        rejects all, if too many scores are +inf, which no number rejects.
 
     Raises
     ------
@@ -237,7 +239,7 @@ def threshold_for_rate(
     own = np.empty(0) if others is None else as_scores(others, "others")
     scores = np.sort(other[~np.isnan(other)])
     both = np.concatenate([scores, own[~np.isnan(own)]])
-    # Shares are compared as they are measured, without rounding of the product.
+    # Shares are compared in the way they are measured, since the product is rounded.
     allowed = min(int(target * other.size) + 1, other.size)
     while allowed / other.size > target:
         allowed -= 1
@@ -250,47 +252,35 @@ def threshold_for_rate(
     return _middle(refused, float(above.min()))
 
 
-def _just_above(score: float) -> float:
-    if score == inf:
-        return nan
-    return max(nextafter(score, inf), score * (1.0 + copysign(_ABOVE_ROUNDING, score)))
-
-
-def _middle(low: float, high: float) -> float:
-    # By halves: the sum may overflow.
-    middle = min(low / 2.0 + high / 2.0, high)
-    # Infinite or neighbouring numbers have nothing between.
-    return middle if middle > low else high
-
-
 def fnmr_at_fmr(
     mated: ArrayLike, nonmated: ArrayLike, *, fmr: float = 1e-3
 ) -> OperatingPoint:
-    """False non-match rate where false matches are rare enough.
+    """Compute the false non-match rate at a limit of the false match rate.
 
-    The threshold is that of `threshold_for_rate`. It has the lowest FNMR among those
-    whose FMR is not above the target on these scores, whatever the ties.
+    The threshold is that of `threshold_for_rate`. It has the lowest FNMR of all
+    thresholds whose FMR on these scores is at most the target.
 
     Parameters
     ----------
     mated : array-like of shape (n_mated,)
-        Similarities of pairs of one subject.
+        Similarities of pairs of samples of the same subject.
     nonmated : array-like of shape (n_nonmated,)
-        Similarities of pairs of two subjects. A target below 1 / n_nonmated asks
-        for no false match at all.
+        Similarities of pairs of samples of different subjects. A target below
+        1 / n_nonmated allows no false match at all.
     fmr : float, default=1e-3
         The largest false match rate allowed.
 
     Returns
     -------
     OperatingPoint
-        The threshold and the rates there. The threshold is NaN, which rejects all,
-        if too many non-mated scores are +inf for any number to reject them.
+        The threshold and its rates. The threshold is NaN, which rejects all, if too
+        many non-mated scores are +inf, which no number rejects.
 
     Raises
     ------
     ScoreError
-        There are no scores of a kind, or the target is not from 0 to 1.
+        There are no mated or no non-mated scores, or the target is not from 0 to
+        1.
 
     Examples
     --------
@@ -307,27 +297,29 @@ def fnmr_at_fmr(
 def rates_at_threshold(
     mated: ArrayLike, nonmated: ArrayLike, threshold: float
 ) -> OperatingPoint:
-    """Error rates at a threshold chosen beforehand, best on other subjects.
+    """Compute error rates at a threshold that was chosen before.
+
+    Choose the threshold on other subjects to get honest rates.
 
     Parameters
     ----------
     mated : array-like of shape (n_mated,)
-        Similarities of pairs of one subject.
+        Similarities of pairs of samples of the same subject.
     nonmated : array-like of shape (n_nonmated,)
-        Similarities of pairs of two subjects.
+        Similarities of pairs of samples of different subjects.
     threshold : float
-        A comparison is a match if its score is this or more. At NaN, the threshold
-        of the point where nothing matches (see `ErrorCurve`), nothing does.
+        A comparison is a match if its score is at least this. With NaN, which
+        `ErrorCurve` may have as its last threshold, nothing matches.
 
     Returns
     -------
     OperatingPoint
-        The rates there.
+        The rates at this threshold.
 
     Raises
     ------
     ScoreError
-        There are no scores of a kind, or they are not numbers.
+        There are no mated or no non-mated scores, or they are not numbers.
 
     Examples
     --------
@@ -347,3 +339,16 @@ def rates_at_threshold(
         n_missing_mated=int(np.count_nonzero(np.isnan(own))),
         n_missing_nonmated=int(np.count_nonzero(np.isnan(other))),
     )
+
+
+def _just_above(score: float) -> float:
+    if score == inf:
+        return nan
+    return max(nextafter(score, inf), score * (1.0 + copysign(_ABOVE_ROUNDING, score)))
+
+
+def _middle(low: float, high: float) -> float:
+    # Halved before the sum, which could overflow.
+    middle = min(low / 2.0 + high / 2.0, high)
+    # Between infinite or neighbouring numbers there is no other number.
+    return middle if middle > low else high

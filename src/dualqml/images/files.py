@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Image files and photographs as arrays of pixels.
+"""One image file, Pillow image or array as pixels: grey of a given size, or in colour.
 
-One file is read at a time. ``dualqml.data`` finds the files of a database.
+``dualqml.data.image_files`` finds the files of a database and reads many.
 """
 
 import bz2
@@ -21,25 +21,28 @@ from dualqml.exceptions import DatabaseError, MissingDependencyError
 from dualqml.images.geometry import over_black, standard_grey, to_8_bits
 from dualqml.images.shapes import SizeLike
 
+#: A path, an image of Pillow, or an 8-bit array of shape (h, w) or (h, w, 3).
+Photograph = Any
+#: Pixels of shape (h, w, 3): red, green and blue, 8 bits each.
+RGB = NDArray[np.uint8]
+
+#: Extensions of image files, in lower case.
 IMAGE_EXTENSIONS = frozenset(
     {".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif"}
     | {".tiff", ".webp"}
     # The FERET owners ship their images compressed one by one.
     | {".pgm.bz2", ".ppm.bz2", ".tif.bz2", ".tiff.bz2"}
 )
-# No image of the known databases is near this size unpacked.
+#: Largest size of an uncompressed file in bytes. Those of the known databases are
+#: far smaller.
 _MAX_UNPACKED = 2**28
-# Modes of Pillow with opacity, and those of grey.
-_TRANSPARENT = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
-_GREY = frozenset({"1", "L"})
-
-#: A path, an image of Pillow, or an 8-bit array of shape (h, w) or (h, w, 3).
-Photograph = Any
-RGB = NDArray[np.uint8]
+#: Modes of Pillow images with opacity, and those of grey ones.
+_TRANSPARENT_MODES = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
+_GREY_MODES = frozenset({"1", "L"})
 
 
 def extension(path: Path) -> str:
-    """Return the extension in lower case, ``.ppm.bz2`` as one.
+    """Return the extension in lower case; ``.ppm.bz2`` counts as one extension.
 
     Examples
     --------
@@ -57,9 +60,9 @@ def extension(path: Path) -> str:
 def read_image(path: Path, size: SizeLike) -> NDArray[np.uint8]:
     """Read one image file as a grey image.
 
-    Colour becomes luminance, 16 bits are scaled to 8, transparent parts become
-    black, the orientation that a camera noted is applied, and of several frames
-    the first is read.
+    Colour becomes luminance, 16 bits are scaled to 8 and transparent parts become
+    black. The orientation that a camera noted is applied. If there are several
+    frames, the first is read.
 
     Parameters
     ----------
@@ -71,12 +74,12 @@ def read_image(path: Path, size: SizeLike) -> NDArray[np.uint8]:
     Returns
     -------
     ndarray of shape size
-        The image, 8 bits a pixel.
+        The image, with 8 bits for each pixel.
 
     Raises
     ------
     DatabaseError
-        The file is empty, damaged, no image or suspiciously large.
+        The file is empty, damaged, not an image or suspiciously large.
     MissingDependencyError
         Pillow is not installed.
     """
@@ -85,7 +88,7 @@ def read_image(path: Path, size: SizeLike) -> NDArray[np.uint8]:
 
 
 def read_pixels(path: Path) -> NDArray[Any]:
-    """Read one image file as it is, upright.
+    """Read one image file upright, without any other change.
 
     Parameters
     ----------
@@ -95,74 +98,43 @@ def read_pixels(path: Path) -> NDArray[Any]:
     Returns
     -------
     ndarray of shape (height, width) or (height, width, 3 or 4)
-        As from `pixels_of`.
+        The pixels, as `pixels_of` returns them.
 
     Raises
     ------
     DatabaseError
-        The file is empty, damaged, no image or suspiciously large.
+        The file is empty, damaged, not an image or suspiciously large.
     MissingDependencyError
         Pillow is not installed.
     """
-    with named_errors(str(path)):
-        content = _content(path)
+    with _errors_as_database_errors(str(path)):
+        content = _uncompressed(path)
         if not content:
             raise DatabaseError("the file is empty")
-        with pillow("Image").open(io.BytesIO(content)) as image:
+        with import_pillow("Image").open(io.BytesIO(content)) as image:
             return pixels_of(image)
 
 
-@contextmanager
-def named_errors(name: str) -> Iterator[None]:
-    """Turn the errors of Pillow into a DatabaseError that names the image."""
-    module = pillow("Image")
-    try:
-        with warnings.catch_warnings():
-            # Pillow only warns of images up to twice its limit.
-            warnings.simplefilter("error", module.DecompressionBombWarning)
-            yield
-    except module.UnidentifiedImageError as error:
-        raise DatabaseError(f"{name}: not an image of a known format") from error
-    except (module.DecompressionBombError, module.DecompressionBombWarning) as error:
-        raise DatabaseError(f"{name}: refused as too large: {error}") from error
-    # Pillow's decoders raise almost anything on damaged files.
-    except Exception as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise DatabaseError(f"{name}: {reason}") from error
-
-
-def _content(path: Path) -> bytes:
-    if path.suffix.lower() != ".bz2":
-        return path.read_bytes()
-    if path.stat().st_size == 0:
-        return b""
-    with bz2.open(path) as stream:
-        content = stream.read(_MAX_UNPACKED + 1)
-    if len(content) > _MAX_UNPACKED:
-        raise DatabaseError(f"unpacks to more than {_MAX_UNPACKED} bytes")
-    return content
-
-
 def pixels_of(image: Any) -> NDArray[Any]:
-    """The pixels of an image of Pillow, upright, for `standard_grey`.
+    """Return the pixels of a Pillow image, upright, as `standard_grey` takes them.
 
     Parameters
     ----------
     image : PIL.Image.Image
-        An image of any mode but floating-point.
+        An image of any mode except floating-point.
 
     Returns
     -------
     ndarray of shape (height, width) or (height, width, 3 or 4)
-        Grey of 8 or 16 bits, or 8 bits of red, green and blue, with opacity where
-        there is any.
+        Grey with 8 or 16 bits, or red, green and blue with 8 bits each, and
+        opacity if the image has it.
 
     Raises
     ------
     DatabaseError
-        The pixels have more than 16 bits.
+        The pixels are floating-point numbers or have more than 16 bits.
     """
-    upright = pillow("ImageOps").exif_transpose(image)
+    upright = import_pillow("ImageOps").exif_transpose(image)
     if upright.mode == "F":
         raise DatabaseError("floating-point pixels; save it with 8 or 16 bits")
     if upright.mode.startswith("I"):
@@ -170,33 +142,23 @@ def pixels_of(image: Any) -> NDArray[Any]:
         if values.min() < 0 or values.max() > 65535:
             raise DatabaseError("pixels of more than 16 bits; save it with 8 or 16")
         return values.astype(np.uint16)
-    if upright.mode in _TRANSPARENT or "transparency" in upright.info:
+    if upright.mode in _TRANSPARENT_MODES or "transparency" in upright.info:
         return np.asarray(upright.convert("RGBA"))
-    return np.asarray(upright.convert("L" if upright.mode in _GREY else "RGB"))
-
-
-def pillow(name: str) -> Any:
-    """Import a module of Pillow, which is optional."""
-    try:
-        return importlib.import_module(f"PIL.{name}")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Image files are read with an optional package: install dualqml[images]"
-        ) from error
+    return np.asarray(upright.convert("L" if upright.mode in _GREY_MODES else "RGB"))
 
 
 def read_rgb(photograph: Photograph, name: str) -> RGB:
     """Read a photograph in colour, upright.
 
-    The orientation that a camera noted is applied, 16 bits are scaled to 8,
-    transparent parts become black, and of several frames the first is read.
+    The orientation that a camera noted is applied, 16 bits are scaled to 8 and
+    transparent parts become black. If there are several frames, the first is read.
 
     Parameters
     ----------
     photograph : path, image of Pillow, or array of shape (h, w) or (h, w, 3)
-        The photograph. Arrays have 8 bits a channel.
+        The photograph. Arrays have 8 bits for each channel.
     name : str
-        What to call it in messages.
+        Its name in messages.
 
     Returns
     -------
@@ -206,15 +168,16 @@ def read_rgb(photograph: Photograph, name: str) -> RGB:
     Raises
     ------
     DatabaseError
-        It is damaged, no image, suspiciously large, or an array of another type
-        or shape.
+        It is damaged, not an image, suspiciously large, or an array of another
+        type or shape.
     """
     if isinstance(photograph, np.ndarray):
-        return _from_array(photograph, name)
+        _check_array(photograph, name)
+        return np.ascontiguousarray(_in_colour(photograph))
     if isinstance(photograph, str | os.PathLike):
         return _in_colour(read_pixels(Path(photograph)))
-    with named_errors(name):
-        if not isinstance(photograph, pillow("Image").Image):
+    with _errors_as_database_errors(name):
+        if not isinstance(photograph, import_pillow("Image").Image):
             raise DatabaseError(
                 "a photograph is a path, an image of Pillow or an array, not "
                 f"{type(photograph).__name__}"
@@ -222,16 +185,18 @@ def read_rgb(photograph: Photograph, name: str) -> RGB:
         return _in_colour(pixels_of(photograph))
 
 
-def named(photograph: Photograph, otherwise: str) -> str:
-    """Return the path of a photograph where it has one, else another name."""
+def photograph_name(photograph: Photograph, default: str) -> str:
+    """Return the path of a photograph, or `default` if it has none."""
     if isinstance(photograph, str | os.PathLike):
         return os.fspath(photograph)
-    # Pillow keeps the path of what it opened.
-    return str(getattr(photograph, "filename", "") or otherwise)
+    # Pillow keeps the path of the file that it opened.
+    return str(getattr(photograph, "filename", "") or default)
 
 
-def each_named(photographs: Iterable[Photograph]) -> Iterator[tuple[Photograph, str]]:
-    """Go through many photographs and their names.
+def photographs_with_names(
+    photographs: Iterable[Photograph],
+) -> Iterator[tuple[Photograph, str]]:
+    """Iterate over photographs together with their names for messages.
 
     Parameters
     ----------
@@ -241,7 +206,7 @@ def each_named(photographs: Iterable[Photograph]) -> Iterator[tuple[Photograph, 
     Yields
     ------
     photograph, str
-        Photographs without a path are called "photograph 0" and so on.
+        A photograph and its path, or "photograph 0" and so on if it has none.
 
     Raises
     ------
@@ -262,10 +227,52 @@ def each_named(photographs: Iterable[Photograph]) -> Iterator[tuple[Photograph, 
             "a single one in a list"
         )
     for place, photograph in enumerate(photographs):
-        yield photograph, named(photograph, f"photograph {place}")
+        yield photograph, photograph_name(photograph, f"photograph {place}")
 
 
-def _from_array(pixels: NDArray[Any], name: str) -> RGB:
+def import_pillow(module: str) -> Any:
+    """Import a module of Pillow, which is optional."""
+    try:
+        return importlib.import_module(f"PIL.{module}")
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Image files are read with an optional package: install dualqml[images]"
+        ) from error
+
+
+@contextmanager
+def _errors_as_database_errors(name: str) -> Iterator[None]:
+    """Raise any error while an image is read as a DatabaseError with its name."""
+    module = import_pillow("Image")
+    try:
+        with warnings.catch_warnings():
+            # Pillow only warns of images up to twice its limit.
+            warnings.simplefilter("error", module.DecompressionBombWarning)
+            yield
+    except module.UnidentifiedImageError as error:
+        raise DatabaseError(f"{name}: not an image of a known format") from error
+    except (module.DecompressionBombError, module.DecompressionBombWarning) as error:
+        raise DatabaseError(f"{name}: refused as too large: {error}") from error
+    # Pillow's decoders raise almost any exception on damaged files.
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise DatabaseError(f"{name}: {reason}") from error
+
+
+def _uncompressed(path: Path) -> bytes:
+    """Return the content of a file, uncompressed if it ends in ``.bz2``."""
+    if path.suffix.lower() != ".bz2":
+        return path.read_bytes()
+    if path.stat().st_size == 0:
+        return b""
+    with bz2.open(path) as stream:
+        content = stream.read(_MAX_UNPACKED + 1)
+    if len(content) > _MAX_UNPACKED:
+        raise DatabaseError(f"unpacks to more than {_MAX_UNPACKED} bytes")
+    return content
+
+
+def _check_array(pixels: NDArray[Any], name: str) -> None:
     if pixels.dtype != np.uint8:
         raise DatabaseError(
             f"{name}: an array of type {pixels.dtype}; pixels must be uint8, from 0 "
@@ -278,12 +285,12 @@ def _from_array(pixels: NDArray[Any], name: str) -> RGB:
             f"{name}: an array of shape {pixels.shape}; (height, width) or (height, "
             "width, 3) is needed"
         )
-    return np.ascontiguousarray(_in_colour(pixels))
 
 
 def _in_colour(pixels: NDArray[Any]) -> RGB:
+    """Return grey, coloured or transparent pixels as red, green and blue."""
     whole = to_8_bits(pixels)
     if whole.ndim == 2:
         return np.repeat(whole[:, :, None], 3, axis=2)
-    # What lies under transparent pixels is arbitrary.
+    # The colours of transparent pixels are arbitrary.
     return over_black(whole) if whole.shape[2] == 4 else whole

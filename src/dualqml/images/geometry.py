@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images made grey, cut, aligned and resized, once, before they become rows.
+"""Arrays of images converted to grey, cropped, aligned by the eyes and resized.
 
-All that dualqml reads comes this way: the same picture has the same pixels, whether
-it is given as an array, as an image of Pillow or as a file. Of 8 bits everything is
-computed in whole numbers, so it has them on every machine.
+These are the only conversions in dualqml: a picture has the same pixels, whether it
+is given as an array, as an image of Pillow or as a file. Images of 8 bits are computed
+in integers, so their pixels are the same on every machine.
 """
 
 from numbers import Integral
@@ -18,12 +18,12 @@ from dualqml.images.shapes import SizeLike, read_size
 
 #: Weights of red, green and blue in grey (ITU-R BT.601).
 _LUMA = (0.299, 0.587, 0.114)
-#: The same for whole numbers, in units of 2^-16, as in Pillow.
-_WHOLE_LUMA = (19595, 38470, 7471)
+#: The same as integers, in units of 2^-16, as in Pillow.
+_INTEGER_LUMA = (19595, 38470, 7471)
 
 #: Zeros of the Lanczos filter on each side.
 _LOBES = 3
-#: Weights of the filter for 8 bits are whole numbers of 2^-22, as in Pillow.
+#: The weights of the filter for 8 bits are integers in units of 2^-22, as in Pillow.
 _UNIT = 2.0**22
 
 Images = NDArray[Any]
@@ -31,19 +31,20 @@ Point = tuple[float, float]
 
 
 def to_grey(images: ArrayLike) -> Images:
-    """Make colour images grey.
+    """Convert colour images to grey.
 
     Parameters
     ----------
     images : array-like of shape (..., height, width, 2, 3 or 4)
-        Red, green and blue, or grey alone, and perhaps opacity as the last
-        channel. White is 1 of floats, 65535 of uint16 and else 255.
+        Channels: red, green and blue (3), the same with opacity (4), or grey with
+        opacity (2). White is 1 for floats, 65535 for uint16 and 255 for other
+        integers.
 
     Returns
     -------
     ndarray of shape (..., height, width)
-        The luma 0.299 R + 0.587 G + 0.114 B, of the type of the images. What is
-        transparent is black, whatever lies under it.
+        The luma 0.299 R + 0.587 G + 0.114 B, of the same type as the images.
+        Transparent pixels are black, whatever their colour.
 
     Examples
     --------
@@ -66,18 +67,18 @@ def to_grey(images: ArrayLike) -> Images:
     if colours.dtype.kind == "f":
         shares = [w * colours[..., k] for k, w in enumerate(_LUMA)]
         return np.asarray(sum(shares), dtype=colours.dtype)
-    wide = _wider(colours)
-    total = sum(wide.type(w) * colours[..., k] for k, w in enumerate(_WHOLE_LUMA))
+    wide = _sum_type(colours)
+    total = sum(wide.type(w) * colours[..., k] for k, w in enumerate(_INTEGER_LUMA))
     return np.asarray((total + wide.type(2**15)) >> wide.type(16), colours.dtype)
 
 
 def over_black(images: Images) -> Images:
-    """Lay images whose last channel is opacity over black; that channel goes.
+    """Put transparent images on a black background and remove their opacity.
 
     Parameters
     ----------
     images : ndarray of shape (..., height, width, n_channels)
-        Channels and, last, opacity; white is as for `to_grey`.
+        The last channel is opacity. White is as for `to_grey`.
 
     Returns
     -------
@@ -87,20 +88,20 @@ def over_black(images: Images) -> Images:
     colours, opacity = images[..., :-1], images[..., -1:]
     if images.dtype.kind == "f":
         return np.asarray(colours * opacity)
-    wide = _wider(images)
+    wide = _sum_type(images)
     white = wide.type(65535 if images.dtype == np.uint16 else 255)
     product = colours.astype(wide) * opacity
     return np.asarray((product + white // wide.type(2)) // white, images.dtype)
 
 
 def to_8_bits(images: ArrayLike) -> NDArray[np.uint8]:
-    """Bring pixels of any type to 8 bits.
+    """Convert pixels of any type to 8 bits.
 
     Parameters
     ----------
     images : array-like
         Floats from 0 to 1, uint16 from 0 to 65535, booleans, or other integers
-        from 0 to 255. The type decides, not what values there are.
+        from 0 to 255. Only the type decides which range is meant, not the values.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def to_8_bits(images: ArrayLike) -> NDArray[np.uint8]:
     Raises
     ------
     ValueError
-        There are values outside of that range, or they are no numbers.
+        The values are outside of the range of their type, or not numbers.
 
     Examples
     --------
@@ -142,9 +143,9 @@ def to_8_bits(images: ArrayLike) -> NDArray[np.uint8]:
 def standard_grey(
     pixels: ArrayLike, size: SizeLike, *, colour: bool
 ) -> NDArray[np.uint8]:
-    """Grey images of 8 bits and one size, of whatever pixels there are.
+    """Convert pixels of any type to grey images of 8 bits and a given size.
 
-    The one way from pictures to the rows that are learnt from.
+    All pictures become samples in this way.
 
     Parameters
     ----------
@@ -158,22 +159,16 @@ def standard_grey(
     Returns
     -------
     ndarray of shape (..., size[0], size[1])
-        The images, 8 bits a pixel.
+        The images, with 8 bits for each pixel.
 
     Raises
     ------
     ValueError
-        The values, the channels or the size make no sense.
+        The values, the channels or the size are not valid.
     """
-    # To 8 bits first: what is the same in 8 bits stays the same.
+    # To 8 bits first, so that equal pictures of different types stay equal.
     whole = to_8_bits(pixels)
     return resize(to_grey(whole) if colour else whole, size)
-
-
-def _wider(images: Images) -> np.dtype[Any]:
-    """An integer type that holds the sums over channels."""
-    small = images.dtype.kind == "u" and images.dtype.itemsize <= 2
-    return np.dtype(np.uint32 if small else np.int64)
 
 
 def crop(images: ArrayLike, box: tuple[int, int, int, int]) -> Images:
@@ -184,8 +179,8 @@ def crop(images: ArrayLike, box: tuple[int, int, int, int]) -> Images:
     images : array-like of shape (..., height, width)
         Grey images.
     box : tuple of int
-        Top, left, bottom and right: first row and column in the rectangle, and
-        first row and column behind it.
+        Top, left, bottom and right. Top and left are the first row and column of
+        the rectangle, bottom and right the first row and column after it.
 
     Returns
     -------
@@ -220,7 +215,7 @@ def resize(images: ArrayLike, size: SizeLike) -> Images:
     images : array-like of shape (..., height, width)
         Grey images.
     size : sequence of int
-        Height and width to which they are resized, whatever their proportions.
+        Height and width of the result. The proportions may change.
 
     Returns
     -------
@@ -229,11 +224,10 @@ def resize(images: ArrayLike, size: SizeLike) -> Images:
 
     Notes
     -----
-    By itself the filter overshoots at edges. Images of 8 bits are kept within 0
-    and 255, and rounded after each of the two axes, as Pillow does it: pixel by
-    pixel they are Pillow's. Whole numbers make them the same on every machine.
-    Others have no such range: no pixel becomes darker or brighter than all of its
-    original.
+    The filter alone overshoots at edges. Images of 8 bits are clipped to 0 and 255
+    and rounded after each of the two axes, as in Pillow: the pixels are equal to
+    Pillow's. They are computed in integers and so are the same on every machine.
+    Images of other types are clipped to the range of the original image.
 
     Examples
     --------
@@ -247,16 +241,16 @@ def resize(images: ArrayLike, size: SizeLike) -> Images:
     down = _lanczos_matrix(originals.shape[-2], height)
     across = _lanczos_matrix(originals.shape[-1], width).T
     resized = np.empty((*originals.shape[:-2], height, width), originals.dtype)
-    of_bytes = originals.dtype == np.uint8
-    if of_bytes:
+    is_8_bit = originals.dtype == np.uint8
+    if is_8_bit:
         down, across = np.rint(_UNIT * down), np.rint(_UNIT * across)
-    # One by one: a database in double precision may not fit into memory.
+    # One image at a time: a database in double precision may not fit into memory.
     for place in np.ndindex(originals.shape[:-2]):
         image = originals[place]
         pixels = image.astype(np.float64)
-        if of_bytes:
-            # Sums of whole numbers below 2^53: exact, in whatever order.
-            resized[place] = _whole(down @ _whole(pixels @ across))
+        if is_8_bit:
+            # Sums of integers below 2^53 are exact in any order.
+            resized[place] = _rounded(down @ _rounded(pixels @ across))
         else:
             smooth = (down @ pixels @ across).clip(image.min(), image.max())
             resized[place] = _as_type_of(image, smooth)
@@ -271,7 +265,7 @@ def align_eyes(
     eye_row: float = 0.35,
     eye_distance: float = 0.5,
 ) -> Images:
-    """Turn, scale and cut a face such that its eyes are where those of others are.
+    """Rotate, scale and crop a face such that its eyes are at a given place.
 
     Parameters
     ----------
@@ -279,20 +273,20 @@ def align_eyes(
         A grey image.
     left_eye, right_eye : tuple of float
         Row and column of the eyes, left and right as they are in the image. The
-        centre of the first pixel is (0, 0).
+        centre of the top left pixel is (0, 0).
     size : sequence of int
         Height and width of the result.
     eye_row : float, default=0.35
-        Where the eyes are put, from 0 at the top to 1 at the bottom.
+        Height at which the eyes are placed, from 0 at the top to 1 at the bottom.
     eye_distance : float, default=0.5
-        Distance at which they are put, relative to the width; the middle
-        between them comes to the middle of the row.
+        Distance between the eyes, relative to the width. The middle between them
+        is placed in the middle of the row.
 
     Returns
     -------
     ndarray of shape (size[0], size[1])
-        The face, of the type of the image. What is outside of the image
-        continues its edge.
+        The face, of the same type as the image. Outside of the image the pixels of
+        its edge are repeated.
 
     Examples
     --------
@@ -321,13 +315,13 @@ def align_eyes(
             "right as they are in the image, not to the person."
         )
 
-    # In complex numbers, column + i row, a similarity is z -> turn z + shift: here
-    # from places in the result to places in the image.
-    # Centres of pixels have whole numbers, hence the halves.
+    # With points as complex numbers, column + i row, a similarity is
+    # z -> turn z + shift: here from points of the result to points of the image.
+    # Centres of pixels have integer coordinates, hence the halves.
     middle = complex(width / 2.0 - 0.5, eye_row * height - 0.5)
     turn = (right - left) / (eye_distance * width)
     shift = (left + right) / 2.0 - turn * middle
-    # Pixels of the image that become one would alias.
+    # Without blur, an image that becomes smaller would have aliasing.
     blur = max(0.0, (abs(turn) - 1.0) / 2.0)
     aligned = affine_transform(
         gaussian_filter(original.astype(np.float64), blur, mode="nearest"),
@@ -341,19 +335,25 @@ def align_eyes(
     return _as_type_of(original, aligned)
 
 
+def _sum_type(images: Images) -> np.dtype[Any]:
+    """Return an integer type that can hold the sums over channels."""
+    small = images.dtype.kind == "u" and images.dtype.itemsize <= 2
+    return np.dtype(np.uint32 if small else np.int64)
+
+
 def _lanczos_matrix(n_old: int, n_new: int) -> Array:
-    """The matrix that resizes an axis; every row sums to one."""
+    """Return the matrix that resizes an axis. Every row sums to one."""
     ratio = n_old / n_new
     centres = (np.arange(n_new)[:, None] + 0.5) * ratio
-    # Where it makes smaller, the filter is as wide as a new pixel.
+    # If the image becomes smaller, the filter is scaled to the new pixels.
     offsets = (np.arange(n_old) + 0.5 - centres) / max(ratio, 1.0)
     weights = np.sinc(offsets) * np.sinc(offsets / _LOBES)
     weights[np.abs(offsets) >= _LOBES] = 0.0
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _whole(sums: Array) -> Array:
-    """Sums in units of the weights as pixels of 8 bits, halves rounded up."""
+def _rounded(sums: Array) -> Array:
+    """Convert weighted sums to pixels of 8 bits; halves are rounded up."""
     return np.asarray(np.floor(sums / _UNIT + 0.5).clip(0.0, 255.0))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Taking light out of images, as a step of a pipeline."""
+"""Images made independent of the light, as a step of a pipeline."""
 
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -14,43 +14,48 @@ from dualqml._linalg import unit_rows
 from dualqml._saved_state import Saved, fitted
 from dualqml._sklearn import StrOptions
 from dualqml._typing import Array
-from dualqml.images.shapes import ImageShape, SizeLike, at_unit_scale, shape_or_row
+from dualqml.images.shapes import (
+    ImageShape,
+    SizeLike,
+    at_unit_scale,
+    row_blocks,
+    shape_or_row,
+)
 
 Photometry = Literal[
     "unit-norm", "mean-removed", "z-score", "equalise", "tan-triggs", "none"
 ]
 
-#: Tan and Triggs: power of the pixels, blurs in pixels, and power and largest
-#: value of the contrast.
+#: Parameters of Tan and Triggs: power of the pixels, blurs in pixels, and power and
+#: largest value of the contrast.
 _GAMMA = 0.2
 _INNER_BLUR, _OUTER_BLUR = 1.0, 2.0
 _ALPHA, _TAU = 0.1, 10.0
 
-#: Bytes of temporaries held at a time, and how many a pixel needs.
-_TEMPORARY_BYTES = 30_000_000
+#: Bytes of temporary arrays for each pixel.
 _BYTES_PER_PIXEL = 48
 
 
 class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Make images of the same thing under different light more alike.
+    """Make images of the same object under different light more similar.
 
-    Every image is changed by itself: nothing is learned from the training set.
-    An image without contrast becomes zeros, but for "unit-norm" and "none".
+    Every image is changed on its own: nothing is learned from the training set.
+    An image without contrast becomes zeros, except with "unit-norm" and "none".
 
     Parameters
     ----------
     method : str, default="unit-norm"
-        What is done to an image:
+        How an image is changed:
 
         - "unit-norm": it is scaled to unit norm, as by scikit-learn's
-          `Normalizer`, whatever the range of its pixels;
+          `Normalizer`, for any range of its pixels;
         - "mean-removed": its mean is subtracted, and it is scaled to unit norm;
         - "z-score": its mean is subtracted, and it is scaled to unit variance;
         - "equalise": every pixel is replaced by the share of pixels that are
           not brighter, stretched to the range from 0 to 1;
         - "tan-triggs": gamma correction, difference of Gaussians and
           equalisation of contrast [1]_, for images that are not negative;
-        - "none": nothing.
+        - "none": it is not changed.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for "tan-triggs". None
         means square images if the number of features is a square, else one row.
@@ -60,16 +65,16 @@ class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     Notes
     -----
-    "unit-norm" takes out gain alone and is the default because it did best: on
-    seven databases it is level with or better than "mean-removed" for nearly all
-    methods, by most on changes of lighting.
+    "unit-norm" removes only the gain. It is the default because its results were the
+    best: on seven databases it is as good as or better than "mean-removed" for nearly
+    all methods, most clearly when the lighting changes.
 
-    No method but "none" depends on the scale of the pixels. "tan-triggs" does
-    depend on where black is: it is zero.
+    Only the result of "none" depends on the scale of the pixels. The result of
+    "tan-triggs" depends on which value is black: it is zero.
 
     References
     ----------
@@ -106,7 +111,7 @@ class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Images, one a row.
+            Images, one per row.
         y : None
             Not used.
 
@@ -124,12 +129,12 @@ class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Images, one a row.
+            Images, one per row.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            Normalised images; single precision where X is.
+            Normalised images, in single precision if X is.
         """
         data, shape = self._checked(X, reset=False)
         return _normalised(data, self.method, shape)
@@ -157,13 +162,11 @@ class PhotometricNormaliser(OneToOneFeatureMixin, TransformerMixin, BaseEstimato
 def _normalised(
     X: NDArray[np.floating], method: Photometry, shape: ImageShape
 ) -> NDArray[np.floating]:
-    """Normalised images, in memory bounded but for the result."""
+    """Return normalised images; besides the result little memory is needed."""
     if method == "none":
         return X
     out = np.empty_like(X)
-    step = max(1, _TEMPORARY_BYTES // (_BYTES_PER_PIXEL * X.shape[1]))
-    for first in range(0, X.shape[0], step):
-        rows = slice(first, first + step)
+    for rows in row_blocks(X.shape[0], _BYTES_PER_PIXEL * X.shape[1]):
         pixels = at_unit_scale(X[rows].astype(np.float64))
         if method == "equalise":
             out[rows] = _equalised(pixels)
@@ -179,7 +182,7 @@ def _normalised(
 
 
 def _centred(X: Array) -> Array:
-    # Relative to its first pixel, an image without contrast is exactly zero.
+    # Minus its first pixel, an image without contrast is exactly zero.
     relative = X - X[:, :1]
     return np.asarray(relative - relative.mean(axis=1, keepdims=True))
 
@@ -187,7 +190,7 @@ def _centred(X: Array) -> Array:
 def _equalised(X: Array) -> Array:
     not_brighter = rankdata(X, method="max", axis=1)
     darkest = not_brighter.min(axis=1, keepdims=True)
-    # All are the darkest where there is no contrast.
+    # Without contrast all pixels are the darkest.
     levels = np.maximum(X.shape[1] - darkest, 1.0)
     return np.asarray((not_brighter - darkest) / levels)
 

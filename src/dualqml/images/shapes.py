@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Flat rows as images: what a size is, and which rows are images."""
+"""Images as flat rows of pixels: their sizes, and how many fit into memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isqrt
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -11,24 +11,26 @@ from numpy.typing import NDArray
 
 from dualqml._typing import Array
 
-#: Height and width, once read.
+#: Height and width, after they were checked.
 ImageShape: TypeAlias = tuple[int, int]
 #: What users may give as a height and a width: a tuple, a list, an integer array.
 SizeLike: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
 
-#: Pixels of the sides of the smallest image.
+#: The least height and width of images, in pixels.
 LEAST_SIDE = 8
+#: Bytes of temporary arrays that may be held at a time.
+_TEMPORARY_BYTES = 30_000_000
 
 
 def read_size(size: SizeLike, name: str = "size") -> ImageShape:
-    """Height and width, from whatever has two whole numbers.
+    """Read a height and a width from any sequence of two integers.
 
     Parameters
     ----------
     size : sequence of int
         A tuple, a list or an array of integers.
     name : str, default="size"
-        What to call it in an error.
+        Its name in messages.
 
     Returns
     -------
@@ -38,7 +40,7 @@ def read_size(size: SizeLike, name: str = "size") -> ImageShape:
     Raises
     ------
     ValueError
-        It is not two whole numbers of at least 1.
+        It is not two integers of at least 1.
 
     Examples
     --------
@@ -54,24 +56,18 @@ def read_size(size: SizeLike, name: str = "size") -> ImageShape:
     return int(sides[0]), int(sides[1])
 
 
-def _is_side(side: object) -> bool:
-    # A bool is an integer to Python, and a mistake here.
-    whole = isinstance(side, Integral) and not isinstance(side, bool)
-    return whole and int(side) > 0  # type: ignore[call-overload]
-
-
 def shape_or_row(image_shape: SizeLike | None, n_features: int) -> ImageShape:
-    """The shape of the images that the rows hold, or a single row of pixels.
+    """Return the shape of the images in the rows, or of a single row of pixels.
 
-    For what makes sense of rows that are no images too.
+    This is for methods that also work on rows that are not images.
 
     Parameters
     ----------
     image_shape : sequence of int or None
-        Height and width. None means a square where n_features is a square
-        number, else a single row.
+        Height and width. None means a square if n_features is a square number,
+        else a single row.
     n_features : int
-        Number of pixels of a row.
+        Number of pixels in a row.
 
     Returns
     -------
@@ -81,11 +77,11 @@ def shape_or_row(image_shape: SizeLike | None, n_features: int) -> ImageShape:
     Raises
     ------
     ValueError
-        It is no shape, or does not hold so many pixels.
+        It is not a shape, or has another number of pixels.
     """
     if image_shape is None:
         side = isqrt(n_features)
-        return (side, side) if side * side == n_features else (1, n_features)
+        return (side, side) if is_square(n_features) else (1, n_features)
     height, width = read_size(image_shape, "image_shape")
     if height * width != n_features:
         raise ValueError(
@@ -99,18 +95,18 @@ def shape_or_row(image_shape: SizeLike | None, n_features: int) -> ImageShape:
 def resolved_shape(
     image_shape: SizeLike | None, n_features: int, *, without: str
 ) -> ImageShape:
-    """The shape of the images that the rows hold, for what needs images.
+    """Return the shape of the images in the rows, for methods that need images.
 
     Parameters
     ----------
     image_shape : sequence of int or None
-        Height and width. None means square images, of at least 8 x 8 pixels:
-        rows that cannot be such are an error, since vectors that are no images
-        (embeddings, measurements) have no neighbouring pixels.
+        Height and width. None means square images of at least 8 x 8 pixels. Other
+        rows are an error, since vectors that are not images (embeddings,
+        measurements) have no neighbouring pixels.
     n_features : int
-        Number of pixels of a row.
+        Number of pixels in a row.
     without : str
-        The parameter that does without images, for the error.
+        The parameter that works without images, for the error message.
 
     Returns
     -------
@@ -139,11 +135,42 @@ def resolved_shape(
     return height, width
 
 
-def at_unit_scale(X: Array) -> Array:
-    """Rows divided by a power of two so that their largest value is about 1.
+def is_square(n: int) -> bool:
+    """Return whether a number is the square of an integer."""
+    return isqrt(n) ** 2 == n
 
-    For results that do not depend on the scale, but whose squares could
-    overflow or vanish. By powers of two nothing is rounded.
+
+def row_blocks(n_rows: int, bytes_per_row: int) -> Iterator[slice]:
+    """Divide rows into blocks whose temporary arrays fit into little memory.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    bytes_per_row : int
+        Bytes of temporary arrays that the work on one row needs.
+
+    Yields
+    ------
+    slice
+        The rows of a block, at least one.
+    """
+    size = max(1, _TEMPORARY_BYTES // bytes_per_row)
+    for first in range(0, n_rows, size):
+        yield slice(first, first + size)
+
+
+def at_unit_scale(X: Array) -> Array:
+    """Divide each row by a power of two, so that its largest value is about 1.
+
+    This is for results that do not depend on the scale but need squares, which
+    could overflow or vanish. Powers of two cause no rounding.
     """
     _, exponent = np.frexp(np.abs(X).max(axis=1, keepdims=True))
     return np.asarray(np.ldexp(X, -exponent))
+
+
+def _is_side(side: object) -> bool:
+    # Python counts a bool as an integer, but here it is a mistake.
+    whole = isinstance(side, Integral) and not isinstance(side, bool)
+    return whole and int(side) > 0  # type: ignore[call-overload]

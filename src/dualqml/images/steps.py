@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images made grey, cut, aligned and resized, as steps of a pipeline."""
+"""The functions of `geometry` as steps of a pipeline, on rows of pixels."""
 
-from math import isqrt
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -17,11 +16,17 @@ from sklearn.utils.validation import validate_data
 from dualqml._saved_state import Saved, fitted
 from dualqml._sklearn import Interval
 from dualqml.images.geometry import align_eyes, crop, resize, to_grey
-from dualqml.images.shapes import ImageShape, SizeLike, read_size, shape_or_row
+from dualqml.images.shapes import (
+    ImageShape,
+    SizeLike,
+    is_square,
+    read_size,
+    shape_or_row,
+)
 
 Rows = NDArray[np.floating]
 
-#: Columns behind the pixels: row and column of the left eye, then of the right.
+#: Columns after the pixels: row and column of the left eye, then of the right eye.
 _EYE_COLUMNS = 4
 
 
@@ -32,12 +37,12 @@ class ImageStep(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     n_features_in_: int
 
     def _shape_out(self, n_features: int) -> ImageShape:
-        """Check the parameters; height and width of the images that come out."""
-        raise TypeError(f"{type(self).__name__} does not say what comes out of it")
+        """Check the parameters; return height and width of the changed images."""
+        raise TypeError(f"{type(self).__name__} does not implement _shape_out")
 
     def _changed(self, rows: Rows) -> Rows:
-        """Changed images, one a row, of rows that have been checked."""
-        raise TypeError(f"{type(self).__name__} does not say what it does")
+        """Return changed images, one per row, for rows that were checked."""
+        raise TypeError(f"{type(self).__name__} does not implement _changed")
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Check the parameters and the shape of the images.
@@ -45,7 +50,7 @@ class ImageStep(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Images, one a row.
+            Images, one per row.
         y : None
             Not used.
 
@@ -63,12 +68,12 @@ class ImageStep(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Images, one a row.
+            Images, one per row.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            Changed images, one a row; single precision where X is. They share no
+            Changed images, one per row, in single precision if X is. They share no
             memory with X.
         """
         return self._changed(self._checked(X, reset=False))
@@ -82,7 +87,7 @@ class ImageStep(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return data
 
     def _hint(self, shape: ImageShape) -> str:
-        """The end of an error that a wrong guess of the shape may explain."""
+        """Return the end of an error message if the shape was only a guess."""
         if self.image_shape is not None:
             return ""
         return (
@@ -103,30 +108,30 @@ class ImageStep(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
 
 class GreyConverter(ImageStep):
-    """Make colour images grey, as a step of a pipeline.
+    """Convert colour images to grey, as a step of a pipeline.
 
-    Images that are grey already stay as they are. Nothing is learned from the
-    training set.
+    Images that are grey already do not change. Nothing is learned from the training
+    set.
 
     Parameters
     ----------
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X. A row has either one
-        feature a pixel, which is grey, or three, which are its red, green and
-        blue: a colour image of shape (height, width, 3), flattened. None means:
+        feature for each pixel, its grey, or three, its red, green and blue: a
+        colour image of shape (height, width, 3), flattened. None means:
 
-        - square grey images where the number of features is a square;
-        - square colour images where a third of it is;
-        - grey images where it is not a multiple of three.
+        - square grey images if the number of features is a square;
+        - square colour images if a third of it is a square;
+        - grey images if it is not a multiple of three.
 
-        Other numbers could mean either, and are an error.
+        Other numbers could mean both, and are an error.
 
     Attributes
     ----------
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
@@ -134,7 +139,8 @@ class GreyConverter(ImageStep):
 
     Notes
     -----
-    Drop a channel of opacity before: ``images[..., :3].reshape(len(images), -1)``.
+    Remove a channel of opacity first:
+    ``images[..., :3].reshape(len(images), -1)``.
 
     Examples
     --------
@@ -163,7 +169,7 @@ class GreyConverter(ImageStep):
         if rows.shape[1] == n_pixels:
             return rows.copy()
         grey = np.empty((rows.shape[0], n_pixels), rows.dtype)
-        # One by one: a database in double precision may not fit into memory.
+        # One image at a time: a database in double precision may not fit into memory.
         for place, row in enumerate(rows):
             grey[place] = to_grey(row.reshape(*shape, 3)).ravel()
         return grey
@@ -177,8 +183,9 @@ class Cropper(ImageStep):
     Parameters
     ----------
     box : tuple of int, default=None
-        Top, left, bottom and right: first row and column in the rectangle, and
-        first row and column behind it. None means the whole image.
+        Top, left, bottom and right. Top and left are the first row and column of
+        the rectangle, bottom and right the first row and column after it. None means
+        the whole image.
     image_shape : tuple of int, default=None
         Height and width of the grey images in the rows of X. None means square
         images if the number of features is a square, else one row.
@@ -188,7 +195,7 @@ class Cropper(ImageStep):
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
@@ -223,7 +230,7 @@ class Cropper(ImageStep):
         if self.box is None:
             return shape
         try:
-            # An image of no memory: only its shape counts.
+            # An image that takes no memory: only its shape is needed.
             height, width = crop(np.broadcast_to(0.0, shape), self.box).shape
         except ValueError as error:
             raise ValueError(f"{error}{self._hint(shape)}") from error
@@ -246,10 +253,10 @@ class Resizer(ImageStep):
     Parameters
     ----------
     size : tuple of int, default=(32, 32)
-        Height and width to which images are resized, whatever their proportions.
+        Height and width of the result. The proportions may change.
     image_shape : tuple of int, default=None
         Height and width of the grey images in the rows of X. None means square
-        images if the number of features is a square, else one row: always give
+        images if the number of features is a square, else one row. Always give
         it for images that are not square.
 
     Attributes
@@ -257,7 +264,7 @@ class Resizer(ImageStep):
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
@@ -304,33 +311,33 @@ class Resizer(ImageStep):
 
 
 class EyeAligner(ImageStep):
-    """Turn, scale and cut faces by their eyes, as a step of a pipeline.
+    """Rotate, scale and crop faces by their eyes, as a step of a pipeline.
 
-    Every face has its own eyes, and they go with it through splits and pipelines:
-    a row of X has the pixels of a grey image and then, in its last four columns,
-    the row and column of the left eye and the row and column of the right eye.
-    Only the pixels come out. Nothing is learned from the training set.
+    Every face has its own eyes, and they stay with it in splits and pipelines: a row
+    of X has the pixels of a grey image and then, in its last four columns, the row
+    and column of the left eye and the row and column of the right eye. The result
+    has only the pixels. Nothing is learned from the training set.
 
     Parameters
     ----------
     size : tuple of int, default=(32, 32)
         Height and width of the aligned faces.
     eye_row : float, default=0.35
-        Where the eyes are put, from 0 at the top to 1 at the bottom.
+        Height at which the eyes are placed, from 0 at the top to 1 at the bottom.
     eye_distance : float, default=0.5
-        Distance at which they are put, relative to the width; the middle
-        between them comes to the middle of the row.
+        Distance between the eyes, relative to the width. The middle between them
+        is placed in the middle of the row.
     image_shape : tuple of int, default=None
-        Height and width of the images in the rows of X, not counting the columns
-        of the eyes. None means square images if the number of pixels is a
-        square, else one row.
+        Height and width of the images in the rows of X, without the columns of the
+        eyes. None means square images if the number of pixels is a square, else one
+        row.
 
     Attributes
     ----------
     n_features_in_ : int
-        Number of features seen during fit: pixels and four.
+        Number of features seen during fit: the pixels and four columns of eyes.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
@@ -338,14 +345,14 @@ class EyeAligner(ImageStep):
 
     Notes
     -----
-    Eyes are where `align_eyes` has them: rows before columns, the centre of the
-    first pixel at (0, 0), left and right as they are in the image. Where files
-    give x and y, y is the row and x is the column.
+    The coordinates of the eyes are those of `align_eyes`: the row first, the centre
+    of the top left pixel is (0, 0), left and right as they are in the image. If your
+    files give x and y, y is the row and x is the column.
 
-    Steps in front of this one must leave the eyes as they are. For example,
-    colours become grey by ``ColumnTransformer([("grey", GreyConverter(), slice(0,
-    -4)), ("eyes", "passthrough", slice(-4, None))])``. Crop and resize after it,
-    not before: that would move the eyes.
+    Steps before this one must not change the columns of the eyes. For example,
+    colour images are converted to grey by ``ColumnTransformer([("grey",
+    GreyConverter(), slice(0, -4)), ("eyes", "passthrough", slice(-4, None))])``.
+    Crop and resize after this step, since both move the eyes.
 
     Examples
     --------
@@ -406,7 +413,7 @@ class EyeAligner(ImageStep):
         height, width = read_size(self.size)
         aligned = np.empty((rows.shape[0], height * width), rows.dtype)
         for place, row in enumerate(rows):
-            # Plain numbers, for errors that can be read.
+            # Plain numbers are easier to read in error messages.
             eyes = row[-_EYE_COLUMNS:].tolist()
             try:
                 face = align_eyes(
@@ -428,13 +435,13 @@ class EyeAligner(ImageStep):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Not any table will do: its last columns must be eyes within the images.
+        # Not every table is valid: the last columns must be eyes within the images.
         tags.input_tags.two_d_array = False
         return tags
 
 
 def _n_channels(image_shape: SizeLike | None, n_features: int) -> int:
-    """Features of a pixel: 1 of a grey one, 3 of a coloured one."""
+    """Return the number of features of each pixel: 1 if grey, 3 if coloured."""
     if image_shape is not None:
         height, width = read_size(image_shape, "image_shape")
         n_channels, rest = divmod(n_features, height * width)
@@ -447,16 +454,12 @@ def _n_channels(image_shape: SizeLike | None, n_features: int) -> int:
                 "rows of X."
             )
         return int(n_channels)
-    if n_features % 3 != 0 or _is_square(n_features):
+    if n_features % 3 != 0 or is_square(n_features):
         return 1
-    if _is_square(n_features // 3):
+    if is_square(n_features // 3):
         return 3
     raise ValueError(
         f"The rows of X have {n_features} features: as image_shape is None, they may "
         "be grey images or colour images that are not square. Give the height and "
         "width of the images there."
     )
-
-
-def _is_square(n: int) -> bool:
-    return isqrt(n) ** 2 == n

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How images change when the object moves a little: tangents of affine motions.
 
-And how these tangents join a within-class scatter.
+First the tangents of images and of their descriptors, then how the tangents are added
+to a within-class scatter.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,12 @@ from dualqml._linalg import SAME_SAMPLE
 from dualqml._typing import Array
 from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
 
-#: Step, in pixels at the edge of the image, of differences through a descriptor.
+#: Step of the differences through a descriptor, in pixels at the edge of the image.
 _STEP_PIXELS = 0.5
 
 
 def image_gradients(images: Array) -> tuple[Array, Array]:
-    """Slopes of images along their rows (down) and along their columns (right).
+    """Compute the slopes of images from row to row and from column to column.
 
     Parameters
     ----------
@@ -27,28 +28,29 @@ def image_gradients(images: Array) -> tuple[Array, Array]:
     Returns
     -------
     down, right : ndarray of shape (n_images, height, width)
-        Central differences; zero along an axis of one pixel.
+        Central differences downwards and to the right; zero along an axis of one
+        pixel.
     """
     return _slope(images, 1), _slope(images, 2)
 
 
 def tangent_images(X: Array, shape: ImageShape) -> Array:
-    """Derivatives of images by the six affine motions.
+    """Compute the derivatives of images by the six affine motions.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_pixels)
-        Images, one a row.
+        Images, one per row.
     shape : tuple of int
         Height and width of the images.
 
     Returns
     -------
     ndarray of shape (6, n_samples, n_pixels)
-        Change for a motion of the sampling points by v(x, y) in units of half
-        the width and height, with x (right) and y (down) from -1 to 1: shift
-        along x, shift along y, zoom (x, y), rotation (y, -x), shear (0, x) and
-        shear (y, 0).
+        Change of the images if their sampling points move by v(x, y), in units of
+        half the width and height, with x (right) and y (down) from -1 to 1. The
+        motions are: shift along x, shift along y, zoom (x, y), rotation (y, -x),
+        shear (0, x) and shear (y, 0).
     """
     height, width = shape
     down, right = image_gradients(X.reshape(-1, *shape))
@@ -69,14 +71,15 @@ def tangent_images(X: Array, shape: ImageShape) -> Array:
 def tangent_features(
     X: Array, shape: ImageShape, descriptor: Callable[[Array], Array]
 ) -> Array:
-    """Derivatives of a descriptor of images by the six affine motions.
+    """Compute the derivatives of a descriptor by the six affine motions.
 
-    Central differences along the tangent images, of half a pixel at the edge.
+    They are central differences along the tangent images, with a step of half a
+    pixel at the edge of the image.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_pixels)
-        Images, one a row.
+        Images, one per row.
     shape : tuple of int
         Height and width of the images.
     descriptor : callable
@@ -97,30 +100,23 @@ def tangent_features(
     )
 
 
-def _slope(images: Array, axis: int) -> Array:
-    # An image of one pixel along an axis has no differences there.
-    if images.shape[axis] == 1:
-        return np.zeros_like(images)
-    return np.asarray(np.gradient(images, axis=axis))
-
-
 def sample_tangents(X: Array, image_shape: SizeLike | None, weight: float) -> Array:
-    """Tangents of the samples, none where they have no weight.
+    """Compute the tangents of the samples; with zero weight there are none.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        Images, one a row.
+        Images, one per row.
     image_shape : sequence of int or None
-        Height and width of the images. Looked at only where there is a weight:
-        without, the rows need not be images.
+        Height and width of the images. With zero weight it is not used, and the
+        rows need not be images.
     weight : float
         Weight of the tangents.
 
     Returns
     -------
     ndarray of shape (n_motions, n_samples, n_features)
-        Six tangents of every sample, or with zero weight none.
+        Six tangents of every sample, or none with zero weight.
     """
     if weight == 0.0:
         return np.empty((0, *X.shape))
@@ -129,7 +125,7 @@ def sample_tangents(X: Array, image_shape: SizeLike | None, weight: float) -> Ar
 
 
 def motion_rows(tangents: Array, weight: float) -> Array:
-    """Rows whose scatter is `weight` times the mean of those of the motions.
+    """Return rows whose scatter is `weight` times the mean scatter of the motions.
 
     Parameters
     ----------
@@ -141,8 +137,9 @@ def motion_rows(tangents: Array, weight: float) -> Array:
     Returns
     -------
     ndarray of shape (n_rows, d)
-        The scatter of each motion enters at unit trace. A motion that changes
-        no sample is left out: images of one row of pixels have such motions.
+        The scatter of each motion is scaled to unit trace before the mean. A motion
+        that changes no sample is left out: images of one row of pixels have such
+        motions.
     """
     traces = np.einsum("kij,kij->k", tangents, tangents)
     moving = traces > SAME_SAMPLE * traces.max(initial=0.0)
@@ -152,7 +149,7 @@ def motion_rows(tangents: Array, weight: float) -> Array:
 
 
 def scaled_motions(motions: Array, within_trace: float, total_trace: float) -> Array:
-    """Motions in the scale of a within-class scatter, to be added to it.
+    """Scale motions to a within-class scatter, before they are added to it.
 
     Parameters
     ----------
@@ -161,36 +158,43 @@ def scaled_motions(motions: Array, within_trace: float, total_trace: float) -> A
     within_trace : float
         Trace of the within-class scatter, in the coordinates of the motions.
     total_trace : float
-        Trace of the total scatter. It takes the place of the other one where
-        no class varies by more than rounding, as with one sample each.
+        Trace of the total scatter. It is used instead if no class varies by more
+        than rounding, for example with one sample per class.
 
     Returns
     -------
     ndarray of shape (n_rows, d)
-        Rows whose scatter has the motions' weight as its share of the trace.
+        Rows whose scatter has the weight of the motions times that trace.
     """
     varies = within_trace > SAME_SAMPLE * total_trace
     return np.asarray(np.sqrt(within_trace if varies else total_trace) * motions)
 
 
 def with_motions(within: Array, motions: Array | None, total_trace: float) -> Array:
-    """Deviations from the class means, and the motions in their scale.
+    """Append the motions, in the right scale, to the deviations from class means.
 
     Parameters
     ----------
     within : ndarray of shape (n_samples, d)
         Rows whose scatter is the within-class scatter.
     motions : ndarray of shape (n_rows, d) or None
-        From :func:`motion_rows`; None means none.
+        From :func:`motion_rows`; None means no motions.
     total_trace : float
         See :func:`scaled_motions`.
 
     Returns
     -------
     ndarray of shape (n_samples + n_rows, d)
-        Rows of the sum of the two scatters.
+        Rows whose scatter is the sum of the two scatters.
     """
     if motions is None:
         return within
     trace = float(np.einsum("ij,ij->", within, within))
     return np.concatenate([within, scaled_motions(motions, trace, total_trace)])
+
+
+def _slope(images: Array, axis: int) -> Array:
+    # An image of one pixel along an axis has no differences there.
+    if images.shape[axis] == 1:
+        return np.zeros_like(images)
+    return np.asarray(np.gradient(images, axis=axis))
