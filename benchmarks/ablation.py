@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``python -m benchmarks.ablation``: DualQML-W with one part changed at a time.
 
-Parameters are those that the full method chooses on the training set; a
-variant changes the one part it names and keeps them ("always rule" chooses its
-own).
+The full method chooses its parameters on the training set. A variant changes the
+part in its name and keeps these parameters. Only the variants "always rule" choose
+their own.
 """
 
 import argparse
