@@ -6,8 +6,8 @@ The certificate, which :class:`dualqml.DualQML` always computes, is timed separa
 together with the fit. The rivals are scikit-learn's LDA; the paper's algorithm, timed
 on one class and multiplied by the number of classes; and SCS on the problem of one
 class, in the same basis that our solver ends with, compared with our time for a class
-without the spectrum. The least possible costs are one eigendecomposition of the Gram matrix and
-one matrix product.
+without the spectrum. The least possible costs are one eigendecomposition of the Gram
+matrix and one matrix product.
 """
 
 import time
