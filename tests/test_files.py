@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from dualqml._files import exclusive, write_atomically, write_text
+from dualqml._files import exclusive, lock, write_atomically, write_text
 from dualqml.exceptions import DualQMLError, FileError
 
 posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
@@ -211,6 +211,54 @@ def test_others_cannot_have_the_lock_meanwhile(tmp_path):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with open(tmp_path / ".model.lock") as other:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_second_lock_is_refused_until_the_first_file_is_closed(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"content")
+    with path.open("rb+") as second:
+        with path.open("rb+") as first:
+            lock(first.fileno())
+            with pytest.raises(BlockingIOError):
+                lock(second.fileno(), wait=False)
+            assert path.read_bytes() == b"content"
+        lock(second.fileno(), wait=False)
+
+
+@posix
+def test_a_file_system_that_refuses_a_lock_otherwise(tmp_path, monkeypatch):
+    def refuse(file, kind):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with (tmp_path / "a").open("wb") as file, pytest.raises(BlockingIOError):
+        lock(file.fileno(), wait=False)
+
+
+#: Locks a file, says so, and waits for ever.
+_HOLDER = """
+import sys
+from dualqml._files import lock
+
+file = open(sys.argv[1], "rb+")
+lock(file.fileno())
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"")
+    command = [sys.executable, "-c", _HOLDER, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as holder, path.open("rb+") as file:
+        assert holder.stdout.readline().strip() == b"locked"
+        with pytest.raises(BlockingIOError):
+            lock(file.fileno(), wait=False)
+        holder.kill()
+        holder.wait()
+        lock(file.fileno(), wait=False)
 
 
 @posix

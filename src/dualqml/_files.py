@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writing a file whole or not at all, and one process at a time."""
+"""Files are written whole or not at all, and by one process at a time."""
 
 import hashlib
 import os
@@ -16,6 +16,9 @@ _SHOWN = 48
 # A link of that name, which somebody else has put there, is not followed.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+#: The byte that Windows locks. It is beyond the content of any file, because others
+#: could not read a byte that is locked.
+_LOCKED_BYTE = 1 << 40
 
 
 def write_atomically(
@@ -142,7 +145,7 @@ def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         try:
             file = _open_lock(path.with_name(_stem(path) + "lock"))
-            _lock(file)
+            lock(file)
         except OSError as error:
             raise FileError(f"{path} cannot be locked: {error.strerror}") from error
         _remove_left_behind(path)
@@ -150,6 +153,57 @@ def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
     finally:
         if file is not None:
             os.close(file)
+
+
+def lock(file: int, *, wait: bool = True) -> None:
+    """Lock an open file for this process until the file is closed.
+
+    The system gives the lock back when the process ends, also when it is killed.
+    Others can still read the file.
+
+    Parameters
+    ----------
+    file : int
+        Descriptor of the open file. On Windows its position changes.
+    wait : bool, default=True
+        Whether to wait until a lock of another process is gone.
+
+    Raises
+    ------
+    BlockingIOError
+        Somebody else has the lock, and `wait` is false.
+    OSError
+        The file system has no locks.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from dualqml._files import lock
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "a.lock")
+    ...     with path.open("wb") as first, path.open("rb") as second:
+    ...         lock(first.fileno())
+    ...         try:
+    ...             lock(second.fileno(), wait=False)
+    ...         except BlockingIOError:
+    ...             print("somebody else has it")
+    somebody else has it
+    """
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            os.lseek(file, _LOCKED_BYTE, os.SEEK_SET)
+            kind = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK  # type: ignore[attr-defined,unused-ignore]
+            msvcrt.locking(file, kind, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except PermissionError as error:
+        # Windows, and some file systems of networks, say so that it is taken.
+        raise BlockingIOError(error.errno, error.strerror) from error
 
 
 def _open_lock(path: Path) -> int:
@@ -177,7 +231,7 @@ def _new_temporary(path: Path, mode: int) -> tuple[Path, int]:
         if os.name != "nt":
             # Not all file systems have locks; a file can be written on all.
             with suppress(OSError):
-                _lock(file)
+                lock(file)
         # Between these two somebody may have taken it for left behind.
         if temporary.exists():
             return temporary, file
@@ -217,26 +271,13 @@ def _remove_unless_alive(temporary: Path) -> None:
     file = os.open(temporary, os.O_RDONLY | _NO_LINK)
     try:
         try:
-            _lock(file, wait=False)
+            lock(file, wait=False)
         except OSError:
-            # Its writer has it, or there are no locks here and nobody can tell.
+            # Its writer has the lock, or this file system has no locks.
             return
         temporary.unlink()
     finally:
         os.close(file)
-
-
-def _lock(file: int, *, wait: bool = True) -> None:
-    """Lock an open file until it is closed."""
-    if os.name == "nt":
-        import msvcrt
-
-        kind = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK  # type: ignore[attr-defined,unused-ignore]
-        msvcrt.locking(file, kind, 1)  # type: ignore[attr-defined,unused-ignore]
-    else:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def _copy_permissions(temporary: Path, old: os.stat_result) -> None:

@@ -10,7 +10,7 @@ import signal
 import sys
 
 from dualqml.experiments import store as store_module
-from dualqml.experiments.runner import Laboratory
+from dualqml.experiments.runner import UnitRunner
 from dualqml.experiments.store import ResultStore, read_results
 from tests.experiments.test_runner import experiment, run
 
@@ -57,7 +57,7 @@ def run_until(path, point, n_new, n_jobs, halt):
     whole = "half a header" if point == "half a header" else "half a line"
     ResultStore._write = halting(ResultStore._write, whole, half)
     store_module._read_all = halting(store_module._read_all, "locked")
-    Laboratory._run = halting(Laboratory._run, "in a unit")
+    UnitRunner._run = halting(UnitRunner._run, "in a unit")
     if point == "not synced":
         os.fsync = halting(os.fsync, point)
     run(path, experiment(repeats=REPEATS), n_jobs=n_jobs, progress=count)

@@ -1,16 +1,14 @@
 import re
 import sys
+from dataclasses import replace
 from itertools import combinations
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dualqml.exceptions import DualQMLError, MissingDependencyError, NothingToPlotError
 from dualqml.experiments import plots
-from dualqml.experiments.plots import FONT_SIZE, INK, looks, place_labels, spread
+from dualqml.experiments.plots import FONT_SIZE, GREY, INK, looks
 from dualqml.experiments.results import Results
 from tests.experiments.factory import (
     make_failure,
@@ -156,9 +154,148 @@ def test_any_name_can_be_drawn(name, recwarn):
     assert [str(w.message) for w in recwarn] == []
 
 
-@pytest.mark.parametrize("name", ["size", "cmc", "time"])
-def test_all_rows_are_labelled(results, drawn, name):
-    assert set(results.rows) <= set(texts(drawn[name]))
+def as_figures(results, database):
+    """The figures themselves, before they are written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "to_svg", lambda figure, **named: figure)
+        return draw_all(results, database)
+
+
+def with_tuned(results):
+    """The same again, tuned, with other times and errors."""
+    found = list(results.by_unit.values())
+    tuned = [
+        replace(
+            result,
+            unit=replace(result.unit, tuned=True),
+            error=0.9 * result.error,
+            fit_seconds=3e-3 * result.fit_seconds,
+        )
+        for result in found
+    ]
+    return Results([*found, *tuned])
+
+
+LONG_NAME = "a name of a database that is far too long for a figure"
+CASES = {
+    "usual": lambda: (realistic(("ar", NASTY), (2, 4, 6), repeats=4), "ar"),
+    "tuned": lambda: (with_tuned(realistic((LONG_NAME,), (2, 4), 3)), LONG_NAME),
+    "few": lambda: (
+        make_results({"LDA": [5.0, 7.0], "DualQML": [4.0, 5.0]}),
+        "ar",
+    ),
+    "equal": lambda: (make_results({"LDA": [0.0, 0.0], "DualQML": [0.0, 0.0]}), "ar"),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    """Results and the figures of them that can be drawn."""
+    results, database = CASES[request.param]()
+    if request.param in ("few", "equal"):
+        with_spectra = [
+            replace(r, spectrum={"ranks": [1, 2], "eigenvalues": [1.0, 0.5]})
+            for r in results.by_unit.values()
+        ]
+        results = Results(with_spectra)
+    return results, as_figures(results, database)
+
+
+def extents(figure):
+    """Boxes of the figure, its axes with all their labels, and its legend."""
+    with plots.style():
+        figure.draw_without_rendering()
+        (legend,) = figure.legends
+        axes = [ax.get_tightbbox() for ax in figure.axes]
+        return figure.bbox, axes, legend.get_window_extent()
+
+
+def area_shared(one, other):
+    across = min(one.x1, other.x1) - max(one.x0, other.x0)
+    up = min(one.y1, other.y1) - max(one.y0, other.y0)
+    return max(across, 0.0) * max(up, 0.0)
+
+
+@pytest.mark.parametrize("name", ["size", "paired", "cmc", "time", "spectrum"])
+class TestLegends:
+    def test_it_names_every_line_and_point(self, case, name):
+        results, figures = case
+        (legend,) = figures[name].legends
+        found = [text.get_text() for text in legend.get_texts()]
+        expected = results.rows
+        if name in ("paired", "spectrum"):
+            expected = plots.our_rows(results)
+        assert sorted(found) == sorted(expected)
+
+    def test_no_two_entries_look_the_same(self, case, name):
+        (legend,) = case[1][name].legends
+        looks = [
+            (handle.get_color(), handle.get_marker(), handle.get_fillstyle())
+            if name != "spectrum"
+            else handle.get_facecolor()
+            for handle in legend.legend_handles
+        ]
+        assert len(set(looks)) == len(looks)
+
+    def test_it_overlaps_nothing_and_is_not_cut(self, case, name):
+        whole, axes, legend = extents(case[1][name])
+        for box in (*axes, legend):
+            assert box.x0 >= whole.x0
+            assert box.y0 >= whole.y0
+            assert box.x1 <= whole.x1
+            assert box.y1 <= whole.y1
+        boxes = [*axes, legend]
+        for one, other in combinations(boxes, 2):
+            assert area_shared(one, other) == 0.0
+
+    def test_the_axes_keep_most_of_the_figure(self, case, name):
+        whole, _, _ = extents(case[1][name])
+        for ax in case[1][name].axes:
+            assert ax.get_window_extent().width > 0.35 * whole.width
+
+    def test_labels_of_ticks_do_not_overlap(self, case, name):
+        figure = case[1][name]
+        extents(figure)
+        for ax in figure.axes:
+            for axis in (ax.xaxis, ax.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                boxes = [
+                    tick.label1.get_window_extent()
+                    for tick in axis.get_major_ticks()
+                    if tick.label1.get_text() and low <= tick.get_loc() <= high
+                ]
+                assert boxes
+                for one, other in combinations(boxes, 2):
+                    assert area_shared(one, other) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("size", lambda results, row: -results.errors(results.settings[2], row).mean()),
+        (
+            "cmc",
+            lambda results, row: results.identification(results.settings[0], row)[0],
+        ),
+        ("time", lambda results, row: -results.errors(results.settings[0], row).mean()),
+    ],
+)
+def test_legends_are_in_the_order_of_what_is_drawn(results, name, value):
+    (legend,) = as_figures(results, "ar")[name].legends
+    found = [value(results, text.get_text()) for text in legend.get_texts()]
+    # The highest line is the first entry.
+    assert found == sorted(found, reverse=name == "cmc")
+
+
+def test_names_that_stand_out_are_bold_and_the_others_grey(results):
+    (legend,) = as_figures(results, "ar")["size"].legends
+    settings = [s for s in results.settings if s.database == "ar"]
+    look = looks(results, settings, results.rows)
+    for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
+        out = look[text.get_text()].stands_out
+        assert (text.get_fontweight() == "bold") == out
+        assert (handle.get_color() == GREY) != out
+        assert (handle.get_linewidth() < 1.0) != out
 
 
 def test_ours_and_the_best_rival_stand_out(results):
@@ -238,41 +375,3 @@ def test_without_matplotlib_it_is_said_what_to_install(monkeypatch, results):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"install dualqml\[plot\]"):
         plots.cmc(results, results.settings[0])
-
-
-PLACES = st.lists(st.floats(-0.5, 1.5), min_size=1, max_size=26)
-
-
-class TestSpread:
-    @given(PLACES, st.floats(0.0, 0.2))
-    def test_neighbours_are_apart_and_in_order(self, wanted, gap):
-        found = spread(wanted, gap, 0.0, 1.0)
-        gap = min(gap, 1.0 / max(len(wanted) - 1, 1))
-        ordered = found[np.argsort(wanted, kind="stable")]
-        assert np.all(np.diff(ordered) >= gap - 1e-9)
-        assert found.min() >= -1e-9
-        assert found.max() <= 1.0 + 1e-9
-
-    def test_what_has_room_stays(self):
-        assert spread([0.9, 0.1, 0.5], 0.2, 0.0, 1.0).tolist() == [0.9, 0.1, 0.5]
-
-
-class TestPlaceLabels:
-    @pytest.mark.parametrize("seed", range(20))
-    def test_labels_keep_clear_of_each_other(self, seed):
-        rng = np.random.default_rng(seed)
-        points = rng.uniform([20.0, 20.0], [270.0, 180.0], (13, 2))
-        sizes = np.column_stack([rng.uniform(20.0, 75.0, 13), np.full(13, 12.0)])
-        corners = place_labels(points, sizes, np.array([0.0, 0.0, 290.0, 200.0]))
-        ends = corners + sizes
-        for i, j in combinations(range(13), 2):
-            lap = np.minimum(ends[i], ends[j]) - np.maximum(corners[i], corners[j])
-            assert lap.min() <= 1e-9
-        assert corners.min() >= -1e-9
-        assert np.all(ends <= [290.0 + 1e-9, 200.0 + 1e-9])
-
-    def test_a_lone_label_is_beside_its_point(self):
-        corner = place_labels(
-            np.array([[50.0, 50.0]]), [(20.0, 10.0)], np.array([0, 0, 99, 99])
-        )
-        assert corner.tolist() == [[55.0, 45.0]]

@@ -36,7 +36,7 @@ def test_what_is_written_is_read(tmp_path, results):
     for line in path.read_text().splitlines():
         assert isinstance(json.loads(line), dict)
     with ResultStore(path) as store:
-        assert len(store.results) == len(results)
+        assert [r.unit for r in store.results] == [r.unit for r in results]
 
 
 def test_every_result_is_on_disk_at_once(tmp_path, results):
@@ -44,7 +44,7 @@ def test_every_result_is_on_disk_at_once(tmp_path, results):
     with ResultStore(path) as store:
         for n, result in enumerate(results, start=1):
             store.append(result)
-            assert len(read_results(path)) == n
+            assert [r.unit for r in read_results(path)] == [r.unit for r in results[:n]]
 
 
 def test_a_line_without_end_is_cut_off_at_every_byte(tmp_path, results):
@@ -55,9 +55,9 @@ def test_a_line_without_end_is_cut_off_at_every_byte(tmp_path, results):
     path = tmp_path / "cut.jsonl"
     for end in range(len(first_two_lines), len(content)):
         path.write_bytes(content[:end])
-        assert len(read_results(path)) == 1
+        assert [r.unit for r in read_results(path)] == [results[0].unit]
         with ResultStore(path) as store:
-            assert len(store.results) == 1
+            assert [r.unit for r in store.results] == [results[0].unit]
             store.append(results[1])
         assert path.read_bytes() == content
 
@@ -68,7 +68,7 @@ def test_a_header_without_end_begins_anew(tmp_path, results):
     with pytest.raises(StoreError, match="no store of results"):
         read_results(path)
     written(path, results[:1])
-    assert len(read_results(path)) == 1
+    assert [r.unit for r in read_results(path)] == [results[0].unit]
 
 
 def test_files_of_others_are_refused_and_left_alone(tmp_path, results):
@@ -162,6 +162,33 @@ def test_two_writers_are_refused(tmp_path, results):
     written(path, results[:1])
 
 
+#: Opens a store, says so, and waits for ever.
+_WRITER = """
+import sys
+from dualqml.experiments.store import ResultStore
+
+with ResultStore(sys.argv[1]):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_writer_leaves_no_lock(tmp_path, results):
+    path = tmp_path / "results.jsonl"
+    command = [sys.executable, "-c", _WRITER, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as writer:
+        assert writer.stdout.readline().strip() == b"open"
+        with pytest.raises(StoreError, match="written by another process"):
+            written(path, results[:1])
+        # Who only reads needs no lock.
+        assert read_results(path) == []
+        writer.kill()
+        writer.wait()
+    written(path, results[:1])
+    assert [r.unit for r in read_results(path)] == [results[0].unit]
+
+
 def test_a_full_disk_loses_nothing(tmp_path, results, monkeypatch):
     path = tmp_path / "results.jsonl"
     with ResultStore(path) as store:
@@ -181,7 +208,7 @@ def test_a_full_disk_loses_nothing(tmp_path, results, monkeypatch):
         assert path.read_bytes() == before
         monkeypatch.undo()
         store.append(results[1])
-    assert len(read_results(path)) == 2
+    assert [r.unit for r in read_results(path)] == [r.unit for r in results[:2]]
 
 
 _UNTIL_FULL = """

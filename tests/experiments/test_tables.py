@@ -4,12 +4,9 @@ import re
 
 import pytest
 
-from dualqml._text import printable
-from dualqml.experiments.labels import database_label, listed
 from dualqml.experiments.results import Comparison, Results
-from dualqml.experiments.table_formats import MISSING, Cell, Heading, Row
+from dualqml.experiments.table_formats import MISSING, Cell, Heading
 from dualqml.experiments.tables import (
-    Table,
     comparison_table,
     error_csv,
     error_table,
@@ -25,7 +22,6 @@ from dualqml.experiments.tables import (
     verdict,
 )
 from tests.experiments.factory import make_failure, make_result, make_results, realistic
-from tests.experiments.page import Page
 
 
 @pytest.mark.parametrize("n_splits", [2, 3])
@@ -205,8 +201,10 @@ class TestErrorTable:
     def test_there_may_be_no_results(self):
         table = error_table(Results([]))
         assert (table.rows, table.notes) == ((), ())
-        for write in (to_markdown, to_latex, to_csv, to_html):
-            assert write(table)
+        assert to_csv(table) == CSV_COLUMNS + "\n"
+        for write in (to_markdown, to_html):
+            assert "Error rates: error in %" in write(table)
+        assert r"\caption{Error rates: error in \%}" in to_latex(table)
 
 
 class TestPaperFigures:
@@ -288,18 +286,18 @@ class TestCSV:
 
     def test_all_tables_have_lines_for_all_settings(self):
         results = realistic(("ar", "orl"), (2, 4), repeats=2)
-        lines = read_csv(error_csv(results))
-        assert len(lines) == 2 * 2 * 13
-        assert len(read_csv(to_csv(time_table(results)))) == 13
-        compared = read_csv(to_csv(comparison_table(results)))
-        assert len(compared) == 2 * 2 * 2
-        assert {line["method"] for line in compared} == {"DualQML", "DualQML-W"}
+        settings = [(d, m) for d in ("ar", "orl") for m in ("2", "4")]
 
-    def test_a_table_without_records_is_written_as_shown(self):
-        table = Table(
-            "t", "a", ((Heading("b"),),), (Row("x", (Cell("1", False, "± 2"),)),), "lr"
-        )
-        assert to_csv(table) == "a,b\nx,1 ± 2\n"
+        def found(text):
+            return [(r["database"], r["m"], r["method"]) for r in read_csv(text)]
+
+        errors = found(error_csv(results))
+        assert errors == [(*where, row) for where in settings for row in results.rows]
+        times = found(to_csv(time_table(results)))
+        assert times == [("ar", "2", row) for row in results.rows]
+        compared = found(to_csv(comparison_table(results)))
+        ours = ("DualQML", "DualQML-W")
+        assert compared == [(*where, row) for where in settings for row in ours]
 
 
 class TestTimes:
@@ -323,7 +321,7 @@ class TestTimes:
         table = time_table(make_results({"LDA": [5.0], "MFA": [1.0]}), with_paper=True)
         assert table.headings[3:] == [
             "Paper, AR, m = 2, training, s",
-            "Paper, AR, m = 2, test, ms an image",
+            "Paper, AR, m = 2, test, ms per image",
         ]
         lda, mfa = table.rows
         assert [cell.text for cell in lda.cells] == ["1.5", "2.5", "83.5", "8"]
@@ -401,169 +399,6 @@ class TestComparison:
         assert [signed(value) for value in (-0.004, 0.004, 0.0, 0.006)] == [
             *("0.00", "0.00", "0.00", "+0.01"),
         ]
-
-
-@pytest.fixture
-def nasty():
-    """A table whose every text could be taken for markup."""
-    texts = [NASTY, "a|b*c_d`e", r"50% of $x_1 {y} \z ~^#", "[1] </td>&amp;"]
-    return Table(
-        title=texts[0],
-        corner=texts[1],
-        header=((Heading(texts[2], 2),), (Heading(texts[3]), Heading(texts[0]))),
-        rows=(
-            Row(texts[1], (Cell(texts[2], bold=True), Cell(texts[3], False, texts[1]))),
-            Row(texts[3], (Cell(), Cell("1", False, "± 2", texts[0]))),
-        ),
-        align="lrp",
-        notes=tuple(texts),
-    )
-
-
-class TestFormats:
-    def test_html_keeps_text_as_text(self, nasty):
-        page = Page(to_html(nasty))
-        allowed = {
-            "div",
-            "table",
-            "caption",
-            "span",
-            "thead",
-            "tbody",
-            "tr",
-            "th",
-            "td",
-        }
-        allowed |= {"strong", "small", "ul", "li"}
-        assert {element["tag"] for element in page.elements} == allowed
-        assert page.texts("caption") == [nasty.title]
-        assert page.texts("li") == list(nasty.notes)
-        assert page.texts("td") == [
-            nasty.rows[0].cells[0].text,
-            f"{nasty.rows[0].cells[1].text} {nasty.rows[0].cells[1].detail}",
-            MISSING,
-            f"1 ± 2 {NASTY}",
-        ]
-        assert page.all("div")[0]["attrs"]["aria-label"] == nasty.title
-
-    def test_html_says_what_headings_are_for(self, nasty):
-        page = Page(to_html(nasty))
-        corner, wide, *narrow, first, second = page.all("th")
-        assert corner["attrs"] == {"scope": "col", "rowspan": "2"}
-        assert wide["attrs"] == {"scope": "colgroup", "colspan": "2"}
-        assert [th["attrs"]["scope"] for th in narrow] == ["col", "col"]
-        assert first["attrs"] == second["attrs"] == {"scope": "row"}
-
-    def test_html_can_be_scrolled_by_keyboard(self, nasty):
-        attrs = Page(to_html(nasty)).elements[0]["attrs"]
-        assert (attrs["tabindex"], attrs["role"]) == ("0", "region")
-
-    def test_markdown_is_read_back_as_it_was(self, nasty):
-        markdown = pytest.importorskip("markdown_it")
-        reader = markdown.MarkdownIt("commonmark").enable("table")
-        page = Page(reader.render(to_markdown(nasty)))
-        assert page.texts("p")[0] == nasty.title
-        assert page.texts("th") == nasty.headings
-        assert page.texts("li") == list(nasty.notes)
-        cells = page.texts("td")
-        assert cells[0] == nasty.rows[0].label
-        assert cells[1] == nasty.rows[0].cells[0].text
-        assert cells[-1] == f"1 ± 2 {NASTY}"
-        assert page.texts("strong") == [nasty.title, cells[1]]
-
-    def test_latex_escapes_what_it_would_obey(self, nasty):
-        text = to_latex(nasty)
-        assert r"50\% of \$x\_1 \{y\} \textbackslash{}z" in text
-        assert r"\textasciitilde{}\textasciicircum{}\#" in text
-        assert r"\textless{}b\textgreater{}\&" in text
-        # A row that starts with a bracket is not an option of the line break before.
-        assert "\n{[}1{]}" in text
-        bare = re.sub(r"\\.", "", text)
-        assert bare.count("{") == bare.count("}")
-        assert not re.search(r"[%#~^_]", bare)
-
-    def test_latex_is_a_booktabs_table(self):
-        results = realistic(("ar", "pie"), (2, 4), repeats=2)
-        text = to_latex(error_table(results, with_paper=True))
-        lines = text.splitlines()
-        assert lines[0] == r"\begin{table}"
-        assert r"\begin{tabular}{lrrrr}" in lines
-        assert r" & \multicolumn{2}{c}{AR} & \multicolumn{2}{c}{PIE} \\" in lines
-        assert r"\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in lines
-        rules = [line for line in lines if line.endswith("rule")]
-        assert rules == [r"\toprule", r"\midrule", r"\bottomrule"]
-        body = [line for line in lines if line.endswith(r"\\")][2:]
-        assert len(body) == 13
-        assert all(line.count(" & ") == 4 for line in body)
-        assert r"{\scriptsize (10.88 $\pm$ 2.1)}" in text
-        assert text.count(r"\textbf{") >= 4
-        assert "±" not in text
-
-    def test_a_table_of_uneven_rows_is_refused(self):
-        with pytest.raises(ValueError, match="should have 1 columns"):
-            Table("t", "a", ((Heading("b", 2),),), (), "lr")
-
-
-class TestLabels:
-    @pytest.mark.parametrize(
-        ("name", "label"),
-        [
-            ("ar", "AR"),
-            ("iitd_ear", "IITD-ear"),
-            ("feret:distinct", "FERET (distinct)"),
-            ("orl", "ORL"),
-            ("my faces", "my faces"),
-            ("a:b", "a:b"),
-            (
-                "bad\x00\udc80name",
-                "bad\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}name",
-            ),
-        ],
-    )
-    def test_databases(self, name, label):
-        assert database_label(name) == label
-
-    def test_lists(self):
-        assert [
-            listed(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])
-        ] == [
-            *("", "a", "a and b", "a, b and c"),
-        ]
-
-    def test_lines_become_one(self):
-        assert printable("a\nb\tc") == "a b c"
-
-
-@pytest.mark.parametrize(
-    ("value", "field"),
-    [
-        ("=cmd|'/C calc'!A0", "'=cmd|'/C calc'!A0"),
-        ("+1+1", "'+1+1"),
-        ("-2+3", "'-2+3"),
-        ("@SUM(A1)", "'@SUM(A1)"),
-        ("\t=1", "' =1"),
-        ("\r=1", "' =1"),
-        (" =1", "' =1"),
-        ("-1.5", "-1.5"),
-        ("+3", "+3"),
-        (-1.5, "-1.5"),
-        ("people", "people"),
-        ("a=b", "a=b"),
-        ("\x1b[2J", "\N{REPLACEMENT CHARACTER}[2J"),
-        (None, ""),
-        (float("nan"), ""),
-        (True, "true"),
-    ],
-)
-def test_text_is_no_formula_in_a_spreadsheet(value, field):
-    header = ((Heading("h"),),)
-    table = Table("t", "c", header, (), "lr", columns=("a",), records=((value,),))
-    assert list(csv.reader(io.StringIO(to_csv(table))))[1:] == [[field]]
-    if isinstance(value, str):
-        row = Row(value, (Cell("1"),))
-        table = Table(value, value, ((Heading(value),),), (row,), "lr")
-        rows = list(csv.reader(io.StringIO(to_csv(table))))
-        assert rows == [[field, field], [field, "1"]]
 
 
 def test_a_database_with_the_name_of_a_formula():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What tables, plots and reports call databases and settings."""
+"""Names of databases and settings in tables, plots and reports."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,24 +11,24 @@ from dualqml.experiments.results import TUNED, Setting
 
 
 def record_key(setting: Setting, row: str) -> tuple[str, int, str, str, str, bool]:
-    """Database, m, protocol, photometry, method and whether it is tuned, for CSV."""
+    """The first fields of a CSV record: database, m, protocol, ..., method, tuned."""
     method = row.removesuffix(TUNED)
     return (*setting[:4], method, method != row)
 
 
 def database_label(database: str) -> str:
-    """What readers know a database by.
+    """The name of a database for readers.
 
     Parameters
     ----------
     database : str
-        The name that results carry.
+        Its name in the results.
 
     Returns
     -------
     str
-        The paper's name or that of the registry, a variant in parentheses; names
-        of other databases as they are, without characters that cannot be printed.
+        The paper's name or that of the registry, with a variant in parentheses. Other
+        databases keep their names, without characters that cannot be printed.
 
     Examples
     --------
@@ -46,24 +46,25 @@ def database_label(database: str) -> str:
 
 
 def size_label(setting: Setting) -> str:
-    """Training images of each subject, or how images are divided without them."""
+    """The number m of training images of each subject, or the protocol without m."""
     return f"m = {setting.m}" if setting.m else f"{setting.protocol} split"
 
 
 def what_differs(settings: Iterable[Setting]) -> tuple[str, ...]:
-    """What keeps settings apart beside the database and m.
+    """The fields in which settings differ, beside the database and m.
 
     Parameters
     ----------
     settings : iterable of Setting
-        Those that are shown together.
+        The settings that are shown together.
 
     Returns
     -------
     tuple of str
-        Of protocol, photometry, seed, data and split those that are not the same
-        for all. Different databases have different data and splits; only two under
-        one name count. A protocol without m is said instead of it.
+        Those of "protocol", "photometry", "seed", "data" and "split" that are not the
+        same for all settings. Different databases always have different data and
+        splits; these count only where settings of one database differ in them. A
+        protocol without m does not count, because it is named in place of m.
 
     Examples
     --------
@@ -116,9 +117,9 @@ def setting_label(setting: Setting, differing: Iterable[str] = ()) -> str:
     Parameters
     ----------
     setting : Setting
-        Which one.
+        The setting.
     differing : iterable of str
-        What has to be said beside the database and m; see `what_differs`.
+        The fields to name beside the database and m; see `what_differs`.
 
     Returns
     -------
@@ -134,7 +135,7 @@ def setting_label(setting: Setting, differing: Iterable[str] = ()) -> str:
 
 
 def common_label(settings: Sequence[Setting]) -> str:
-    """What is the same for all settings, in words; empty if there are none."""
+    """The fields that are the same for all settings, in words."""
     if not settings:
         return ""
     first = settings[0]

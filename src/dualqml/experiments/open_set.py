@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How well a recogniser verifies, identifies and tells strangers, on your own data.
+"""Open-set evaluation: how well a recogniser works on your own data.
 
-And whether a threshold that was set for a rate keeps it with other people.
+Some people are enrolled, the others are strangers. Measured is how well the recogniser
+verifies and identifies people, how well it rejects strangers, and whether a threshold
+that was set for an error rate holds for people who had no part in setting it.
 """
 
 import warnings
@@ -34,12 +36,15 @@ from dualqml.recognition import Calibration, Recognizer
 from dualqml.recognition.calibration import Trials, calibrate
 from dualqml.recognition.inputs import InputReader
 
-#: Rows of the tables beside the recogniser's own: what many people use today.
-NEAREST, CLASS_MEAN = "nearest neighbour, cosine", "class mean, cosine"
-#: And for images the same by local descriptors, as the recogniser sees them.
+#: Rows of the tables beside the recogniser's own: simple methods in wide use.
+NEAREST = "nearest neighbour, cosine"
+CLASS_MEAN = "class mean, cosine"
+
+#: What the names of the same methods end in when they compare the local descriptors
+#: of images, which the recogniser uses.
 OF_DESCRIPTORS = " of descriptors"
 
-#: Measures, in the order of the table: heading, and what computes it.
+#: Measures in the order of the table: the heading, and the function that computes it.
 MEASURES: Mapping[str, Callable[["Trial"], float]] = {
     "rank-1 error": lambda trial: 1.0 - cmc_curve(trial.mated, trial.codes)[0],
     "EER": lambda trial: equal_error_rate(trial.genuine, trial.impostor),
@@ -50,176 +55,8 @@ MEASURES: Mapping[str, Callable[["Trial"], float]] = {
     "FNIR at FPIR 1 %": lambda trial: trial.fnir(0.01),
 }
 
-
-#: From samples to scores, or to features.
+#: A function from samples to scores, or to features.
 Scorer = Callable[[NDArray[Any]], Array]
-
-
-@dataclass(frozen=True)
-class ThresholdCheck:
-    """A threshold, and what it does with people who had no part in setting it.
-
-    Attributes
-    ----------
-    way : str
-        How it was set.
-    calibration : Calibration
-        The threshold and where it comes from.
-    fpir : Interval
-        Share of the searches with strangers that found somebody.
-    fnir : Interval
-        Share of the searches with enrolled people that did not find them.
-    n_strangers, n_mated : int
-        Searches of each kind.
-    """
-
-    way: str
-    calibration: Calibration
-    fpir: Interval
-    fnir: Interval
-    n_strangers: int
-    n_mated: int
-
-
-def check_thresholds(
-    recognizer: Recognizer,
-    *,
-    mated: Array,
-    codes: Index,
-    nonmated: Array,
-    strangers: np.ndarray[tuple[int], np.dtype[np.str_]],
-    fpir: float,
-) -> list[ThresholdCheck]:
-    """Set the threshold in both ways there are, and ask with others.
-
-    Parameters
-    ----------
-    recognizer : Recognizer
-        With everybody enrolled; its own threshold is set by the second way.
-    mated : ndarray of shape (n_mated, n_subjects)
-        Scores of other samples of the enrolled.
-    codes : ndarray of int of shape (n_mated,)
-        Their columns.
-    nonmated : ndarray of shape (n_strangers, n_subjects)
-        Scores of samples of strangers.
-    strangers : ndarray of str of shape (n_strangers,)
-        Who they are.
-    fpir : float
-        The rate to set the threshold for.
-
-    Returns
-    -------
-    list of ThresholdCheck
-        By half of the strangers, asked with the other half; and by leaving the
-        enrolled out in turn, asked with all strangers. The first is not there
-        where there is one stranger only.
-    """
-    people = np.unique(strangers)
-    for_setting = np.isin(strangers, people[::2])
-    found = []
-    with warnings.catch_warnings():
-        # Too few searches are told by the table.
-        warnings.simplefilter("ignore", UserWarning)
-        if people.size > 1:
-            calibration = calibrate(
-                Trials(mated[:0], codes[:0], nonmated[for_setting]),
-                kind="fpir",
-                target=fpir,
-                source=f"{len(people[::2])} other people",
-                model_id=recognizer.model_id,
-            )
-            asked = nonmated[~for_setting]
-            found.append(_checked("other people", calibration, mated, codes, asked))
-        if len(recognizer.subjects()) > 3:
-            calibration = recognizer.calibrate(fpir=fpir)
-            way = "the enrolled, left out in turn"
-            found.append(_checked(way, calibration, mated, codes, nonmated))
-    return found
-
-
-def _checked(
-    way: str, calibration: Calibration, mated: Array, codes: Index, nonmated: Array
-) -> ThresholdCheck:
-    threshold = calibration.threshold
-    false = int((nonmated.max(axis=1) >= threshold).sum())
-    right = (mated.argmax(axis=1) == codes) & (mated.max(axis=1) >= threshold)
-    missed = int((~right).sum())
-    return ThresholdCheck(
-        way,
-        calibration,
-        binomial_interval(false, len(nonmated)),
-        binomial_interval(missed, len(mated)),
-        len(nonmated),
-        len(mated),
-    )
-
-
-def threshold_table(name: str, divisions: list[list[ThresholdCheck]]) -> Table:
-    """All thresholds of all divisions.
-
-    Parameters
-    ----------
-    name : str
-        The data.
-    divisions : list of list of ThresholdCheck
-        Those of each division, at least one in all.
-
-    Returns
-    -------
-    Table
-        Rates in per cent with 95 % intervals.
-    """
-    every = [check.calibration for checks in divisions for check in checks]
-    target = every[0].target or 0.0
-    fewest = min(calibration.n_comparisons for calibration in every)
-    few = []
-    if rule_of_three(fewest) > target:
-        few = [
-            f"{fewest} searches are too few to set a threshold for that: with no "
-            f"error among them it could be {rule_of_three(fewest):.1%}."
-        ]
-    rows = []
-    for number, checks in enumerate(divisions, 1):
-        for check in checks:
-            calibration = check.calibration
-            cells = (
-                Cell(check.way),
-                Cell(f"{calibration.n_comparisons}"),
-                Cell(f"{calibration.threshold:.3f}"),
-                _percent(check.fpir),
-                Cell(f"{check.n_strangers}"),
-                _percent(check.fnir),
-                Cell(f"{check.n_mated}"),
-            )
-            rows.append(Row(f"{number}", cells))
-    return Table(
-        title=f"{name}: does a threshold for an FPIR of {100 * target:g} % hold?",
-        corner="Division",
-        header=(
-            (
-                Heading("set by"),
-                Heading("searches to set it"),
-                Heading("threshold"),
-                Heading("FPIR of strangers, %"),
-                Heading("of searches"),
-                Heading("FNIR, %"),
-                Heading("of searches"),
-            ),
-        ),
-        rows=tuple(rows),
-        align="ll" + "r" * 6,
-        notes=(
-            "In brackets 95 % intervals (Clopper and Pearson), as if searches were "
-            "independent; they share people, so they are rather wider.",
-            "Set by other people: half of the strangers set it, the others are asked.",
-            *few,
-        ),
-    )
-
-
-def _percent(rate: Interval) -> Cell:
-    low, high = 100 * rate.low, 100 * rate.high
-    return Cell(f"{100 * rate.estimate:.1f}", False, f"({low:.1f} to {high:.1f})")
 
 
 class Trial(NamedTuple):
@@ -260,24 +97,50 @@ class Trial(NamedTuple):
 
 
 @dataclass(frozen=True)
+class ThresholdCheck:
+    """A threshold, and its error rates for people who had no part in setting it.
+
+    Attributes
+    ----------
+    way : str
+        How it was set.
+    calibration : Calibration
+        The threshold and where it comes from.
+    fpir : Interval
+        Share of the searches for strangers that found somebody.
+    fnir : Interval
+        Share of the searches for enrolled people that did not find them.
+    n_strangers, n_mated : int
+        Number of searches of each kind.
+    """
+
+    way: str
+    calibration: Calibration
+    fpir: Interval
+    fnir: Interval
+    n_strangers: int
+    n_mated: int
+
+
+@dataclass(frozen=True)
 class OpenSetEvaluation:
     """Scores of several divisions, by the row of the table.
 
     Attributes
     ----------
     name : str
-        The data.
+        The name of the data.
     m : int
-        Images of each person that were asked for.
+        How many images of each person should be enrolled.
     n_enrolled, n_strangers : int
-        People of each kind.
+        Number of people of each kind.
     trials : dict of str to list of Trial
         By row, one for each division.
     thresholds : list of list of ThresholdCheck
-        For each division, where a rate was asked for.
+        For each division, if a rate was given.
     images_each : list of list of int
-        For each division, how many images of each person were enrolled: m, or
-        fewer of those who have no more than m.
+        For each division, how many images of each person were enrolled: m, or all
+        but one of people who have m or fewer.
     """
 
     name: str
@@ -301,7 +164,7 @@ class OpenSetEvaluation:
         return f"{least} to {most} images each (median {np.median(counts):g})"
 
     def interval(self, row: str, fpir: float, *, n_resamples: int = 300) -> Interval:
-        """FNIR in the first division, with an interval from drawing people anew."""
+        """FNIR in the first division, with a bootstrap interval over people."""
         trial = self.trials[row][0]
         people = np.char.add("e", trial.codes.astype(str))
         strangers = np.char.add("s", trial.strangers.astype(str))
@@ -330,36 +193,37 @@ def evaluate_open_set(
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> OpenSetEvaluation:
-    """Enrol some of the people, and ask with the others and with other images.
+    """Enrol some of the people; search for their other images and for strangers.
 
     Parameters
     ----------
     rows : ndarray of shape (n_samples, height, width) or (n_samples, p)
         Images or vectors.
     labels : sequence of str
-        Who is on them.
+        The person of each sample.
     name : str
-        What to call the data.
+        The name of the data in tables.
     m : int, default=3
-        Enrolled images of each person; of one with m or fewer, all but one.
+        Enrolled images of each person. Of a person with m images or fewer, all but
+        one are enrolled.
     strangers : float, default=1/3
         Share of the people who are not enrolled.
     repeats : int, default=5
-        Random divisions.
+        Number of random divisions into enrolled people and strangers.
     seed : int, default=0
         Seed of the divisions.
     fpir : float, optional
-        Set thresholds for this rate too, and see whether they keep it.
+        Set thresholds for this rate too, and check whether they hold.
     progress : callable, optional
-        Called with the divisions done and all of them.
+        Called with the number of divisions done and the number of all.
     **settings : dict
         Passed to `Recognizer`.
 
     Returns
     -------
     OpenSetEvaluation
-        Scores of the recogniser and of two simple rivals, by the samples as they are
-        and, of images, by local descriptors.
+        Scores of the recogniser and of two simple methods. These compare the samples
+        as they are and, for images, also local descriptors.
 
     Raises
     ------
@@ -421,6 +285,127 @@ def evaluate_open_set(
     return found
 
 
+def check_thresholds(
+    recognizer: Recognizer,
+    *,
+    mated: Array,
+    codes: Index,
+    nonmated: Array,
+    strangers: np.ndarray[tuple[int], np.dtype[np.str_]],
+    fpir: float,
+) -> list[ThresholdCheck]:
+    """Set the threshold in two ways, and measure its error rates on other people.
+
+    Parameters
+    ----------
+    recognizer : Recognizer
+        It has all people enrolled. Its own threshold is set in the second way.
+    mated : ndarray of shape (n_mated, n_subjects)
+        Scores of other samples of the enrolled people.
+    codes : ndarray of int of shape (n_mated,)
+        Their columns.
+    nonmated : ndarray of shape (n_strangers, n_subjects)
+        Scores of samples of strangers.
+    strangers : ndarray of str of shape (n_strangers,)
+        Who they are.
+    fpir : float
+        The rate to set the threshold for.
+
+    Returns
+    -------
+    list of ThresholdCheck
+        Set by half of the strangers and tested with the other half; and set by
+        leaving the enrolled people out in turn and tested with all strangers. With
+        one stranger only, the first is left out; with three enrolled people or
+        fewer, the second.
+    """
+    people = np.unique(strangers)
+    for_setting = np.isin(strangers, people[::2])
+    found = []
+    with warnings.catch_warnings():
+        # The table says where there are too few searches.
+        warnings.simplefilter("ignore", UserWarning)
+        if people.size > 1:
+            calibration = calibrate(
+                Trials(mated[:0], codes[:0], nonmated[for_setting]),
+                kind="fpir",
+                target=fpir,
+                source=f"{len(people[::2])} other people",
+                model_id=recognizer.model_id,
+            )
+            asked = nonmated[~for_setting]
+            found.append(_checked("other people", calibration, mated, codes, asked))
+        if len(recognizer.subjects()) > 3:
+            calibration = recognizer.calibrate(fpir=fpir)
+            way = "the enrolled, left out in turn"
+            found.append(_checked(way, calibration, mated, codes, nonmated))
+    return found
+
+
+def threshold_table(name: str, divisions: list[list[ThresholdCheck]]) -> Table:
+    """A table of all thresholds of all divisions.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data.
+    divisions : list of list of ThresholdCheck
+        The thresholds of each division. There must be at least one in all.
+
+    Returns
+    -------
+    Table
+        Rates in per cent with 95 % intervals.
+    """
+    every = [check.calibration for checks in divisions for check in checks]
+    target = every[0].target or 0.0
+    fewest = min(calibration.n_comparisons for calibration in every)
+    few = []
+    if rule_of_three(fewest) > target:
+        few = [
+            f"{fewest} searches are too few to set a threshold for that: with no "
+            f"error among them the rate could be {rule_of_three(fewest):.1%}."
+        ]
+    rows = []
+    for number, checks in enumerate(divisions, 1):
+        for check in checks:
+            calibration = check.calibration
+            cells = (
+                Cell(check.way),
+                Cell(f"{calibration.n_comparisons}"),
+                Cell(f"{calibration.threshold:.3f}"),
+                _percent(check.fpir),
+                Cell(f"{check.n_strangers}"),
+                _percent(check.fnir),
+                Cell(f"{check.n_mated}"),
+            )
+            rows.append(Row(f"{number}", cells))
+    return Table(
+        title=f"{name}: does a threshold for an FPIR of {100 * target:g} % hold?",
+        corner="Division",
+        header=(
+            (
+                Heading("set by"),
+                Heading("searches to set it"),
+                Heading("threshold"),
+                Heading("FPIR of strangers, %"),
+                Heading("of searches"),
+                Heading("FNIR, %"),
+                Heading("of searches"),
+            ),
+        ),
+        rows=tuple(rows),
+        align="ll" + "r" * 6,
+        notes=(
+            "In brackets: 95 % intervals (Clopper and Pearson). They take the searches "
+            "as independent. Searches share people, so the true intervals are wider.",
+            "Set by other people: half of the strangers set the threshold, the other "
+            "half test it.",
+            *few,
+        ),
+    )
+
+
 def _flat(rows: NDArray[Any]) -> Array:
     """The samples as they are."""
     return rows.reshape(len(rows), -1).astype(np.float64)
@@ -434,7 +419,7 @@ def _described(reader: InputReader, rows: NDArray[Any]) -> Array:
 def _rivals(
     features: Scorer, samples: NDArray[Any], codes: NDArray[np.int64]
 ) -> dict[str, Scorer]:
-    """Cosines of some features of the samples."""
+    """Two simple methods: cosines of the features of the samples."""
     gallery = unit_rows(features(samples))
     means = unit_rows(class_means(gallery, codes)[0])
     n_classes = int(codes.max()) + 1
@@ -444,3 +429,25 @@ def _rivals(
         ),
         CLASS_MEAN: lambda rows: np.asarray(unit_rows(features(rows)) @ means.T),
     }
+
+
+def _checked(
+    way: str, calibration: Calibration, mated: Array, codes: Index, nonmated: Array
+) -> ThresholdCheck:
+    threshold = calibration.threshold
+    false = int((nonmated.max(axis=1) >= threshold).sum())
+    right = (mated.argmax(axis=1) == codes) & (mated.max(axis=1) >= threshold)
+    missed = int((~right).sum())
+    return ThresholdCheck(
+        way,
+        calibration,
+        binomial_interval(false, len(nonmated)),
+        binomial_interval(missed, len(mated)),
+        len(nonmated),
+        len(mated),
+    )
+
+
+def _percent(rate: Interval) -> Cell:
+    low, high = 100 * rate.low, 100 * rate.high
+    return Cell(f"{100 * rate.estimate:.1f}", False, f"({low:.1f} to {high:.1f})")

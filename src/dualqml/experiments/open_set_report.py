@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Table, plots and page of an open-set evaluation."""
+"""The report of an open-set evaluation: table, plots and page."""
 
 from collections.abc import Callable
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,26 +23,20 @@ from dualqml.experiments.open_set import (
     threshold_table,
 )
 from dualqml.experiments.plots import style, to_svg
-from dualqml.experiments.report import render_page
-from dualqml.experiments.table_formats import (
-    Cell,
-    Heading,
-    Row,
-    Table,
-    to_html,
-    to_markdown,
-)
+from dualqml.experiments.report import Plot, render_commands, render_page
+from dualqml.experiments.table_formats import Cell, Heading, Row, Table, to_markdown
+from dualqml.experiments.templates import render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FEWER = (
-    "{} images of each person were asked for. A person who has no more is enrolled "
-    "with all but one, which is asked with."
+_FEWER_IMAGES_NOTE = (
+    "{} images of each person were asked for. Of a person with no more images, all but "
+    "one are enrolled, and the last is searched for."
 )
-_ALIKE = (
-    "Without ±: the same in all divisions, so nothing tells its noise; more divisions "
-    "or people would."
+_NO_DEVIATION_NOTE = (
+    "Without ±: the same in all divisions, so its noise is not known. More divisions "
+    "or more people would show it."
 )
 
 _COLOURS = ("#c1440e", "#2f6db5", "#8c8c8c", "#3b8f5a", "#9a63b0")
@@ -60,8 +53,8 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
     Returns
     -------
     Table
-        Means over the divisions and their standard errors, in per cent; the lowest
-        in bold.
+        Means over the divisions and their standard errors, in per cent. The lowest
+        of a column is bold.
     """
     values = {
         row: {measure: found.values(row, measure) for measure in MEASURES}
@@ -85,11 +78,11 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
         rows.append(Row(row, tuple(cells)))
     first = next(iter(found.trials.values()))
     n_searches = first[0].nonmated.shape[0]
-    few = [_FEWER.format(found.m)] if _has_fewer(found) else []
+    notes = [_FEWER_IMAGES_NOTE.format(found.m)] if _has_fewer(found) else []
     if alike:
-        few.append(_ALIKE)
+        notes.append(_NO_DEVIATION_NOTE)
     if rule_of_three(n_searches) > 0.01:
-        few.append(
+        notes.append(
             f"{n_searches} non-mated searches are too few to speak of an FPIR of 1 %: "
             f"with no error among them it could be {rule_of_three(n_searches):.1%}."
         )
@@ -107,9 +100,9 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
             if len(first) == 1
             else f"Means over {len(first)} random divisions, ± their standard errors. "
             "Bold: the lowest of a column.",
-            f"In the first: {first[0].codes.size} mated and "
-            f"{first[0].nonmated.shape[0]} non-mated searches.",
-            *few,
+            f"In the first division: {first[0].codes.size} mated and {n_searches} "
+            "non-mated searches.",
+            *notes,
         ),
     )
 
@@ -124,9 +117,9 @@ def write_open_set(
     found : OpenSetEvaluation
         What was measured.
     folder : Path
-        Where to.
+        The folder of the files.
     command : str, optional
-        The command that repeats it.
+        The command that repeats the evaluation.
 
     Returns
     -------
@@ -136,30 +129,24 @@ def write_open_set(
         The tables in Markdown.
     """
     table = open_set_table(found)
-    text, held = to_markdown(table), ""
+    text, checked = to_markdown(table), None
     if any(found.thresholds):
         checked = threshold_table(found.name, found.thresholds)
-        text, held = f"{text}\n{to_markdown(checked)}", to_html(checked)
+        text = f"{text}\n{to_markdown(checked)}"
     write_text(folder / "open-set.md", text)
     own = next(iter(found.trials))
-    spread = [
+    rates = [
         f"FNIR of {own} at FPIR {fpir:.0%} in the first division: "
         f"{_with_interval(found, own, fpir)}"
-        # Of a single stranger it cannot be told how they differ.
+        # One stranger alone does not tell how strangers differ.
         for fpir in ((0.1, 0.01) if found.n_strangers > 1 else ())
     ]
-    listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in spread)
-    listed = f"<ul>{listed}</ul>" if spread else ""
     sections = [
-        ("errors", "Errors", to_html(table) + listed),
+        ("errors", "Errors", render("open_set_errors.html", table=table, rates=rates)),
         ("cmc", "Identification among the enrolled", _plot(found, "CMC", _draw_cmc)),
         ("det", "Verification", _plot(found, "DET", _draw_det)),
-        ("strangers", "Strangers", _plot(found, "open set", _draw_open_set) + held),
-        (
-            "repeat",
-            "How to repeat it",
-            f"<pre><code>{escape(command)}</code></pre>" if command else "",
-        ),
+        ("strangers", "Strangers", _plot(found, "open set", _draw_open_set, checked)),
+        ("repeat", "How to repeat it", render_commands(command)),
     ]
     page = render_page(f"Recognition of {found.name}", sections)
     report = folder / "open-set.html"
@@ -168,6 +155,7 @@ def write_open_set(
 
 
 def _has_fewer(found: OpenSetEvaluation) -> bool:
+    """Whether somebody was enrolled with fewer images than asked for."""
     return any(count < found.m for each in found.images_each for count in each)
 
 
@@ -192,26 +180,37 @@ def _plot(
     found: OpenSetEvaluation,
     what: str,
     draw: "Callable[[Axes, str, Trial, dict[str, Any]], None]",
+    table: Table | None = None,
 ) -> str:
-    """A figure of the first division with a curve for each row."""
+    """A figure of the first division with a curve for each row, above a table."""
+    figure, why_not = None, ""
     try:
-        with style():
-            from matplotlib.figure import Figure
-
-            figure = Figure(figsize=(5.4, 4.4), layout="constrained")
-            ax = figure.subplots()
-            for (row, trials), colour in zip(
-                found.trials.items(), _COLOURS, strict=False
-            ):
-                draw(ax, row, trials[0], {"color": colour, "linewidth": 1.6})
-            # Below, where no curve runs.
-            if legend := ax.get_legend():
-                legend.remove()
-            figure.legend(loc="outside lower center", ncols=2)
-            svg = to_svg(figure, name=what, label=f"{what} of {found.name}")
+        figure = Plot(_curves(found, what, draw))
     except MissingDependencyError as error:
-        return f"<p>{escape(str(error))}</p>"
-    return f"<figure>{svg}</figure>"
+        why_not = str(error)
+    return render(
+        "open_set_plot.html", figure=figure, why_no_plots=why_not, table=table
+    )
+
+
+def _curves(
+    found: OpenSetEvaluation,
+    what: str,
+    draw: "Callable[[Axes, str, Trial, dict[str, Any]], None]",
+) -> str:
+    """The curves of the first division as an ``svg`` element."""
+    with style():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.4, 4.4), layout="constrained")
+        ax = figure.subplots()
+        for (row, trials), colour in zip(found.trials.items(), _COLOURS, strict=False):
+            draw(ax, row, trials[0], {"color": colour, "linewidth": 1.6})
+        # Below the axes, where no curve runs.
+        if legend := ax.get_legend():
+            legend.remove()
+        figure.legend(loc="outside lower center", ncols=2)
+        return to_svg(figure, name=what, label=f"{what} of {found.name}")
 
 
 def _draw_cmc(ax: "Axes", row: str, trial: Trial, line: dict[str, Any]) -> None:

@@ -30,13 +30,13 @@ SETTINGS_FILE = "experiment.json"
 REPORT_FILE = "report.html"
 TABLES_FOLDER = "tables"
 
-#: People shown of a database that may be shown.
+#: How many people of a database are shown, if its terms allow it.
 _N_FACES = 10
 
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
+    """The files that were written, and their content in short.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Written:
     text : str
         The tables in Markdown.
     summary : list of dict
-        The mean errors, one record a cell.
+        The mean errors, one record for each cell of the tables.
     """
 
     report: Path
@@ -55,18 +55,18 @@ class Written:
 
 
 def describe_databases(databases: Mapping[str, Database]) -> dict[str, Any]:
-    """What a report says of databases without having them.
+    """Facts on databases for a report that is written without the databases.
 
     Parameters
     ----------
     databases : dict of str to Database
-        The databases, by the names that results carry.
+        The databases, by their names in the results.
 
     Returns
     -------
     dict
         By name: title, citation, terms, numbers of subjects and images, files that
-        were skipped and subjects that are copies.
+        were skipped, and the number of subjects that are copies.
     """
     return {
         name: {
@@ -75,7 +75,7 @@ def describe_databases(databases: Mapping[str, Database]) -> dict[str, Any]:
             "terms": database.terms,
             "subjects": int(database.subjects.size),
             "images": len(database.images),
-            # Names only: where they were is nobody's business.
+            # Names only: a report does not tell the folders of its author.
             "skipped": [Path(file).name for file in database.skipped],
             "copies": len(database.copies),
         }
@@ -84,7 +84,7 @@ def describe_databases(databases: Mapping[str, Database]) -> dict[str, Any]:
 
 
 def write_settings(folder: Path, *, command: str, databases: Mapping[str, Any]) -> None:
-    """Keep the command and the facts on databases; those of earlier runs stay.
+    """Store the command and the facts on databases beside those of earlier runs.
 
     Parameters
     ----------
@@ -115,14 +115,14 @@ def write_output(folder: Path, *, with_paper: bool = False) -> Written:
     Returns
     -------
     Written
-        Where they are, and the tables as text.
+        Where the files are, and the tables as text.
 
     Raises
     ------
     StoreError
         There are no results.
     FileError
-        Something cannot be written.
+        A file cannot be written.
     """
     results = Results(read_results(folder / RESULTS_FILE))
     if not results.by_unit:
@@ -170,7 +170,7 @@ def _read_settings(folder: Path) -> dict[str, Any]:
 
 
 def _faces(results: Results) -> dict[str, NDArray[np.uint8]]:
-    """One image of each of some people, of databases whose terms allow it."""
+    """One image each of some people, from databases whose terms allow it."""
     shown = {}
     for name in results.databases:
         info = DATABASES.get(name)

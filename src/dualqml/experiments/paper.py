@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The numbers that the paper printed, for comparison with ours.
 
-Tables 1 to 4 of the paper are 300 errors: of 12 methods, on 7 databases, for
-several numbers m of training samples a person. Table 5 is times. They were
-parsed out of the paper's LaTeX, and nothing in them was corrected but for one
-stray full stop, without which a cell is no number. What looks wrong in print is
-in :data:`ODDITIES`.
+Tables 1 to 4 of the paper have 300 errors: of 12 methods, on 7 databases, for
+several numbers m of training samples per person. Table 5 has times. The numbers were
+read from the paper's LaTeX. Only one stray full stop was removed, because with it a
+cell is not a number. What looks wrong in print is listed in :data:`ODDITIES`.
 """
 
 import csv
@@ -14,8 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-#: What is odd in the printed tables, each string with its table and cell first.
-#: The files of numbers have them as printed. Bold is said by the paper to mark the
+#: What looks wrong in the printed tables; each string begins with the table and the
+#: cell. Our files have the numbers as printed. The paper says that bold marks the
 #: lowest error; it marks some of the lowest deviations as well.
 ODDITIES: tuple[str, ...] = (
     "Table 1, AR, m=8, GTDA: printed as '.5.58', with a stray full stop; read as 5.58",
@@ -193,7 +192,7 @@ def paper_cell(database: str, m: int, method: str) -> PaperResult:
     >>> paper_cell("AR", 2, "DualQML").mean
     6.2
     """
-    # Narrowed one by one, to say which of the three the paper does not have.
+    # One field after the other, to say which of them the paper does not have.
     cells = paper_results()
     for field, wanted in (("database", database), ("m", m), ("method", method)):
         known = dict.fromkeys(getattr(cell, field) for cell in cells)

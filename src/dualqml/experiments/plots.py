@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Pictures of results, each as the text of an ``svg`` element."""
+"""Pictures of results, each as the text of an ``svg`` element.
+
+Ours and the best rivals stand out in colour; all other methods are grey. The legends
+and the layout are matplotlib's.
+"""
 
 import hashlib
 import io
@@ -8,12 +12,12 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.isotonic import isotonic_regression
+from numpy.typing import ArrayLike
 
 from dualqml.evaluation import CMCDisplay
 from dualqml.exceptions import MissingDependencyError, NothingToPlotError
@@ -27,6 +31,11 @@ from dualqml.experiments.labels import (
 from dualqml.experiments.results import TUNED, Results, Setting
 from dualqml.experiments.tables import Pair, our_rows, pairs
 
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 #: Width of all figures in inches: 12 pixels of text become 10 on a phone.
 WIDTH = 4.5
 
@@ -36,13 +45,14 @@ FONT_SIZE = 9.5
 #: Stands for ``currentColor``, which matplotlib does not know.
 INK = "#010203"
 
-#: Of rows that are there for context; seen on white and on black.
+#: The colour of methods that do not stand out; seen on white and on black.
 GREY = "#8c8c8c"
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
-# Colours and markers of rows that stand out. Okabe's and Ito's colours, told apart
-# by the colour-blind, a little changed where they were not seen on white or on black.
+# Colours and markers of methods that stand out. The colours of Okabe and Ito, which
+# colour-blind people can tell apart, a little changed where they were not seen on
+# white or on black.
 _OURS = {
     "DualQML": ("#1e80c1", "o"),
     "DualQML-W": ("#d55e00", "s"),
@@ -51,11 +61,14 @@ _OURS = {
 }
 _RIVALS = (("#009e73", "D"), ("#b8679a", "P"))
 
-Side = Literal["left", "right"]
-
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+# Grey methods are told apart by markers and by whether these are filled.
+_GREY_MARKERS = (
+    *(("x", "full"), ("<", "full"), ("+", "full"), ("o", "none"), ("^", "none")),
+    *(("*", "full"), ("s", "none"), (">", "full"), ("v", "none"), ("1", "full")),
+    *(("D", "none"), ("X", "full"), ("<", "none"), ("d", "full"), ("*", "none")),
+    *(("|", "full"), (">", "none"), ("2", "full"), ("P", "none"), ("d", "none")),
+    *(("p", "full"), ("X", "none"), ("_", "full"), ("3", "full"), ("p", "none")),
+)
 
 
 @contextmanager
@@ -83,6 +96,9 @@ def style() -> Iterator[None]:
         "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
         "font.size": FONT_SIZE,
         "legend.frameon": False,
+        "legend.labelspacing": 0.3,
+        "legend.handlelength": 1.8,
+        "legend.handletextpad": 0.5,
         "axes.facecolor": "none",
         "figure.facecolor": "none",
         "axes.spines.top": False,
@@ -152,287 +168,6 @@ def to_svg(figure: "Figure", *, name: str, label: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-
-class Look(NamedTuple):
-    """How a row is drawn: whether it stands out, and arguments of ``ax.plot``."""
-
-    stands_out: bool
-    line: dict[str, Any]
-
-
-def looks(
-    results: Results, settings: Sequence[Setting], rows: Iterable[str]
-) -> dict[str, Look]:
-    """Colours for ours and the best rivals, thin grey lines for the others.
-
-    Parameters
-    ----------
-    results : Results
-        What was run.
-    settings : sequence of Setting
-        The settings in the picture. The two rivals that are most often the best
-        in them stand out.
-    rows : iterable of str
-        The rows in the picture.
-
-    Returns
-    -------
-    dict of str to Look
-        For each row; those that stand out last, so that they are drawn on top.
-    """
-    best = Counter(filter(None, map(results.best_rival, settings)))
-    rivals = [rival for rival, _ in best.most_common(len(_RIVALS))]
-    styles = _OURS | dict(zip(rivals, _RIVALS, strict=False))
-    found = {}
-    for row in rows:
-        if row in styles:
-            colour, marker = styles[row]
-            line = {"color": colour, "marker": marker, "ms": 4.5, "linewidth": 1.8}
-            # Rivals are told from ours without colours too.
-            line["linestyle"] = "-" if row in _OURS else "--"
-            found[row] = Look(True, line)
-        else:
-            line = {"color": GREY, "marker": "o", "ms": 2.0, "linewidth": 0.7}
-            found[row] = Look(False, line)
-    return dict(sorted(found.items(), key=lambda item: item[1].stands_out))
-
-
-def box(
-    figure: "Figure", left: float, bottom: float, right: float, top: float
-) -> "Axes":
-    """Axes with given margins in inches."""
-    width, height = figure.get_size_inches()
-    return figure.add_axes(
-        (
-            left / width,
-            bottom / height,
-            (width - left - right) / width,
-            (height - bottom - top) / height,
-        )
-    )
-
-
-def axes_beside_labels(rows: Sequence[str], side: Side) -> tuple["Figure", "Axes"]:
-    """A figure with room for a label of each row beside the axes."""
-    from matplotlib.figure import Figure
-
-    height = max(3.2, 0.2 * len(rows) + 0.9)
-    figure = Figure(figsize=(WIDTH, height))
-    beside = max(text_size(row, bold=True)[0] for row in rows) / 72 + 0.32
-    if side == "right":
-        return figure, box(figure, 0.55, 0.48, beside, 0.12)
-    return figure, box(figure, beside, 0.48, 0.75, 0.12)
-
-
-def label_lines(
-    figure: "Figure",
-    ax: "Axes",
-    ends: Mapping[str, tuple[float, float]],
-    look: Mapping[str, Look],
-    side: Side,
-) -> None:
-    """Write the name of each line beside the axes, at the height of its end.
-
-    Names that would overlap move apart; a thin line leads to each.
-    """
-    names = list(ends)
-    _freeze(ax)
-    to_axes = (ax.transData + ax.transAxes.inverted()).transform
-    at = to_axes(np.array([ends[name] for name in names]))
-    points = 72 * figure.get_size_inches() * ax.get_position().size
-    gap = 1.3 * FONT_SIZE / points[1]
-    places = spread(at[:, 1], gap, 0.0, 1.0)
-    edge, sign = (1.0, 1) if side == "right" else (0.0, -1)
-    for name, (x, y), place in zip(names, at, places, strict=True):
-        out = look[name].stands_out
-        ax.plot(
-            [x, edge + sign * 3 / points[0], edge + sign * 16 / points[0]],
-            [y, y, place],
-            color=look[name].line["color"],
-            linewidth=1.0 if out else 0.5,
-            transform=ax.transAxes,
-            clip_on=False,
-        )
-        ax.text(
-            edge + sign * 19 / points[0],
-            place,
-            name,
-            transform=ax.transAxes,
-            ha="left" if side == "right" else "right",
-            va="center",
-            weight="bold" if out else "normal",
-        )
-
-
-def label_points(
-    figure: "Figure",
-    ax: "Axes",
-    points: Mapping[str, tuple[float, float]],
-    look: Mapping[str, Look],
-) -> None:
-    """Write the name of each point beside it, with a thin line if it is far."""
-    names = list(points)
-    _freeze(ax)
-    # Points of a figure are pixels at this resolution.
-    figure.set_dpi(72)
-    at = ax.transData.transform(np.array([points[name] for name in names]))
-    sizes = [text_size(name, bold=look[name].stands_out) for name in names]
-    edges = ax.get_window_extent()
-    corners = place_labels(at, sizes, np.array(edges.extents))
-    to_data = ax.transData.inverted().transform
-    for name, point, corner, size in zip(names, at, corners, sizes, strict=True):
-        # From the point to the nearest place of the label.
-        near = np.clip(point, corner, corner + size)
-        if np.linalg.norm(near - point) > 8.0:
-            ends = to_data([point, near])
-            ax.plot(*ends.T, color=GREY, linewidth=0.6, zorder=1)
-        x, y = to_data(corner + [0.0, size[1] / 2])
-        ax.text(
-            x,
-            y,
-            name,
-            va="center",
-            weight="bold" if look[name].stands_out else "normal",
-        )
-
-
-def fit_scale(
-    ax: "Axes", axis: Literal["x", "y"], values: ArrayLike, *, least_ratio: float = 4.0
-) -> None:
-    """Make an axis logarithmic if values are far apart and none of them is zero."""
-    found = np.asarray(values, dtype=np.float64)
-    low, high = found.min() / 1.5, found.max() * 1.3
-    if found.min() > 0.0 and found.max() >= least_ratio * found.min():
-        # Set here, or bars that reach zero would take the axis with them.
-        ax.set(**{f"{axis}scale": "log", f"{axis}lim": (low, high)})
-        fine = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
-        plain_ticks(ax, axis, (1.0, 2.0, 5.0) if high > 10.0 * low else fine)
-    else:
-        ax.set(**{f"{axis}lim": (0.0, 1.1 * float(found.max()) or 1.0)})
-
-
-def plain_ticks(ax: "Axes", axis: Literal["x", "y"], subs: tuple[float, ...]) -> None:
-    """Ticks of a logarithmic axis as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    which = ax.xaxis if axis == "x" else ax.yaxis
-    which.set_major_locator(LogLocator(subs=subs))
-    which.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    which.set_minor_formatter(NullFormatter())
-
-
-def _freeze(ax: "Axes") -> None:
-    # Labels are placed for these limits.
-    ax.set(xlim=ax.get_xlim(), ylim=ax.get_ylim())
-
-
-def text_size(text: str, *, bold: bool = False) -> tuple[float, float]:
-    """Width and height of a line of text in points."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextToPath
-
-    font = FontProperties(
-        family="DejaVu Sans", size=FONT_SIZE, weight="bold" if bold else "normal"
-    )
-    width, _, _ = TextToPath().get_text_width_height_descent(text, font, ismath=False)
-    return float(width), 1.25 * FONT_SIZE
-
-
-def spread(
-    wanted: ArrayLike, gap: float, low: float, high: float
-) -> NDArray[np.float64]:
-    """Move places apart so that neighbours are at least a gap from each other.
-
-    Parameters
-    ----------
-    wanted : array-like of shape (n,)
-        Where they should be.
-    gap : float
-        The least distance.
-    low, high : float
-        Where the first and the last may be.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        The nearest places in the sense of least squares, in the same order. If
-        there is no room for the gap, a smaller one.
-
-    Examples
-    --------
-    >>> from dualqml.experiments.plots import spread
-    >>> spread([0.5, 0.52, 0.9], 0.1, 0.0, 1.0)
-    array([0.46, 0.56, 0.9 ])
-    """
-    places = np.asarray(wanted, dtype=np.float64)
-    order = np.argsort(places, kind="stable")
-    gap = min(gap, (high - low) / max(places.size - 1, 1))
-    steps = gap * np.arange(places.size)
-    # Less these steps, places have to be in order only: isotonic regression.
-    moved = isotonic_regression(
-        places[order] - steps, y_min=low, y_max=high - gap * (places.size - 1)
-    )
-    result = np.empty_like(places)
-    result[order] = moved + steps
-    return result
-
-
-def place_labels(
-    points: NDArray[np.float64],
-    sizes: ArrayLike,
-    within: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Find room for a label beside each point.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, 2)
-        The points.
-    sizes : array-like of shape (n, 2)
-        Widths and heights of the labels.
-    within : ndarray of (left, bottom, right, top)
-        Where labels may be.
-
-    Returns
-    -------
-    ndarray of shape (n, 2)
-        Lower left corners. Labels keep clear of points and of each other where
-        there is room, and are as near to their points as that allows.
-    """
-    halves = np.asarray(sizes, dtype=np.float64) / 2
-    dots = np.column_stack([points - 4.0, points + 4.0])
-    labels = np.full((len(points), 4), np.nan)
-    distances = np.array([5.0, 8.0, 12.0, 16.0, 20.0, 25.0, 32.0, 40.0, 50.0, 65.0])
-    turns = np.deg2rad([0, 180, 90, 270, 45, 315, 135, 225, 20, 340, 160, 200, 70, 110])
-    way = np.tile(np.column_stack([np.cos(turns), np.sin(turns)]), (distances.size, 1))
-    far = np.repeat(distances, turns.size)
-    near = np.linalg.norm(points[:, None] - points[None], axis=2) < 40.0
-    # Those in the thick of it choose first; then all think again of what others did.
-    for i in np.tile(np.argsort(-near.sum(axis=1), kind="stable"), 3):
-        centres = points[i] + way * (far[:, None] + halves[i])
-        tried = np.column_stack([centres - halves[i], centres + halves[i]])
-        labels[i] = np.nan
-        taken = np.vstack([dots, labels[~np.isnan(labels[:, 0])]])
-        outside = np.maximum(within[:2] - tried[:, :2], tried[:, 2:] - within[2:])
-        cost = 1e3 * outside.clip(min=0.0).sum(axis=1) + 1e-3 * far
-        cost += _common_area(tried, taken).sum(axis=1)
-        labels[i] = tried[cost.argmin()]
-    return labels[:, :2]
-
-
-def _common_area(
-    one: NDArray[np.float64], other: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Areas that boxes (left, bottom, right, top) share, pair by pair."""
-    ends = np.minimum(one[:, None, 2:], other[None, :, 2:])
-    starts = np.maximum(one[:, None, :2], other[None, :, :2])
-    return np.asarray((ends - starts).clip(min=0.0).prod(axis=2))
-
-
 def error_against_size(
     results: Results, database: str, *, like: Setting | None = None
 ) -> str:
@@ -475,8 +210,9 @@ def error_against_size(
     n_bars = sum(look[row].stands_out for row in lines)
     dodge = 0.025 * (max(sizes) - min(sizes) or 1)
     with style():
-        figure, ax = axes_beside_labels(list(lines), "right")
-        ends, seen, bar = {}, [], 0
+        figure, ax = _figure_with_legend(len(lines))
+        handles: dict[str, Artist] = {}
+        seen, bar = [], 0
         for row in look:
             m = np.array(list(lines[row]), dtype=float)
             mean = np.array([errors.mean() for errors in lines[row].values()])
@@ -487,19 +223,24 @@ def error_against_size(
                 std = np.array(
                     [e.std(ddof=1) if e.size > 1 else 0.0 for e in lines[row].values()]
                 )
-                ax.errorbar(m, mean, std, **look[row].line, capsize=2, elinewidth=1)
+                drawn = ax.errorbar(
+                    m, mean, std, **look[row].line, capsize=2, elinewidth=1
+                )
+                handles[row] = drawn.lines[0]
                 seen += [*(mean + std), *np.maximum(mean - std, mean / 2)]
             else:
-                ax.plot(m, mean, **look[row].line)
+                (handles[row],) = ax.plot(m, mean, **look[row].line)
             seen += mean.tolist()
-            ends[row] = float(m[-1]), float(mean[-1])
-        fit_scale(ax, "y", seen)
+        _fit_scale(ax, "y", seen)
         ax.set_xticks(sizes, [str(m) if m else like.protocol for m in sizes])
         ax.set_xlim(min(sizes) - 4 * dodge, max(sizes) + 4 * dodge)
-        ax.set(xlabel="training images of each subject, m", ylabel="error, %")
-        if not like.m:
-            ax.set_xlabel("split")
-        label_lines(figure, ax, ends, look, "right")
+        # Two lines, or the label would be wider than the axes.
+        what = "training images\nof each subject, m" if like.m else "split"
+        ax.set(xlabel=what, ylabel="error, %")
+        # In the order of the lines at their right ends.
+        last = {row: list(errors.values())[-1].mean() for row, errors in lines.items()}
+        order = sorted(handles, key=lambda row: last[row], reverse=True)
+        _legend_beside(figure, {row: handles[row] for row in order}, look)
         variant = variant_label(like, what_differs(of_database))
         name = ", ".join(filter(None, [database_label(database), variant]))
         against = " against the number of training images" if like.m else ""
@@ -548,10 +289,8 @@ def paired_differences(results: Results) -> str:
         n_lines = max(len(rows), 2 + bool(differing))
         room = 0.17 * n_lines + 0.12
         height = room * len(by_setting) + 0.85 + 0.2 * (len(rows) > 2)
-        figure = Figure(figsize=(WIDTH, height))
-        words = [line for text in texts for line in text.splitlines()]
-        left = max(text_size(word)[0] for word in words) / 72 + 0.15
-        ax = box(figure, left, 0.5, 0.12, height - 0.5 - room * len(by_setting))
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        ax = figure.subplots()
         ax.axvline(0.0, color=INK, linewidth=1.0)
         for place, group in enumerate(by_setting.values()):
             if place:
@@ -566,10 +305,10 @@ def paired_differences(results: Results) -> str:
         ax.tick_params(axis="y", length=0)
         ax.set_ylim(len(texts) - 0.5, -0.5)
         ax.spines["left"].set_visible(False)
-        # As wide as the figure, not as the axes.
-        figure.text(0.5, 0.08 / height, "difference in error, points", ha="center")
+        # In the middle of the figure, which is wider than the axes.
+        figure.supxlabel("difference in error, points", fontsize=FONT_SIZE)
         handles = [ax.plot([], [], **look[row].line, label=row)[0] for row in rows]
-        figure.legend(handles=handles, loc="upper center", ncols=2, borderaxespad=0.2)
+        figure.legend(handles=handles, loc="outside upper center", ncols=2)
         label = "Difference in error between ours and the best rival of each setting"
         return to_svg(figure, name=f"paired {texts!r}", label=label)
 
@@ -600,20 +339,19 @@ def cmc(results: Results, setting: Setting) -> str:
         raise NothingToPlotError(f"{setting_label(setting)} has no finished results")
     look = looks(results, [setting], rates)
     with style():
-        figure, ax = axes_beside_labels(list(rates), "left")
+        figure, ax = _figure_with_legend(len(rates))
+        handles = {}
         for row in look:
-            CMCDisplay(rates[row], name=row).plot(ax, **look[row].line | {"marker": ""})
+            # Markers at some ranks are enough to tell the curves apart.
+            line = look[row].line | {"markevery": 4}
+            handles[row] = CMCDisplay(rates[row], name=row).plot(ax, **line).line_
         last = max(rate.size for rate in rates.values())
         ax.set_xticks([1, *range(5, last + 1, 5)])
-        ax.set_xlim(1, max(last, 2))
-        # Curves are farthest apart at rank 1: labels on that side, the scale on
-        # the other.
-        ax.yaxis.set_label_position("right")
-        ax.yaxis.tick_right()
-        ax.spines["left"].set_visible(False)
-        ax.spines["right"].set_visible(True)
-        starts = {row: (1.0, 100.0 * float(rate[0])) for row, rate in rates.items()}
-        label_lines(figure, ax, starts, look, "left")
+        # With room for the markers at the first and the last rank.
+        ax.set_xlim(0.5, last + 0.5)
+        # In the order of the curves at rank 1, where they are farthest apart.
+        order = sorted(handles, key=lambda row: rates[row][0], reverse=True)
+        _legend_beside(figure, {row: handles[row] for row in order}, look)
         label = f"{setting_label(setting)}: cumulative match characteristic"
         return to_svg(figure, name=f"cmc {setting!r}", label=label)
 
@@ -648,20 +386,18 @@ def time_against_error(results: Results, setting: Setting) -> str:
     if not points:
         raise NothingToPlotError(f"{setting_label(setting)} has no times")
     look = looks(results, [setting], points)
-    height = 3.4 + 0.08 * max(0, len(points) - 13)
     with style():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(WIDTH, height))
-        ax = box(figure, 0.55, 0.48, 0.1, 0.1)
+        figure, ax = _figure_with_legend(len(points))
+        handles = {}
         for row in look:
-            size = 6.0 if look[row].stands_out else 4.0
+            size = 6.0 if look[row].stands_out else 4.5
             line = look[row].line | {"linestyle": "", "ms": size}
-            ax.plot([points[row][0]], [points[row][1]], **line)
-        fit_scale(ax, "x", [time for time, _ in points.values()], least_ratio=1.0)
-        fit_scale(ax, "y", [error for _, error in points.values()], least_ratio=1.0)
+            (handles[row],) = ax.plot([points[row][0]], [points[row][1]], **line)
+        _fit_scale(ax, "x", [time for time, _ in points.values()], least_ratio=1.0)
+        _fit_scale(ax, "y", [error for _, error in points.values()], least_ratio=1.0)
         ax.set(xlabel="training, CPU seconds", ylabel="error, %")
-        label_points(figure, ax, points, look)
+        order = sorted(handles, key=lambda row: points[row][1], reverse=True)
+        _legend_beside(figure, {row: handles[row] for row in order}, look)
         label = f"{setting_label(setting)}: error against training time"
         return to_svg(figure, name=f"time {setting!r}", label=label)
 
@@ -700,11 +436,9 @@ def spectrum_and_ranks(results: Results, setting: Setting) -> str:
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator
 
-        legend = 0.22 * -(-len(spectra) // 2) + 0.15
-        height = 4.2 + legend
-        figure = Figure(figsize=(WIDTH, height))
-        above = box(figure, 0.65, 2.75, 0.1, legend)
-        below = box(figure, 0.65, 0.48, 0.1, 2.1 + legend)
+        height = 4.2 + 0.22 * -(-len(spectra) // 2)
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        above, below = figure.subplots(2)
         largest = max(max(spectrum["ranks"]) for spectrum in spectra.values())
         # Whole ranks, at most thirty bars.
         step = -(-largest // 30)
@@ -722,17 +456,124 @@ def spectrum_and_ranks(results: Results, setting: Setting) -> str:
         above.set(xlabel="rank", ylabel="classes")
         below.set(xlabel="number of the eigenvalue", ylabel="relative to the first")
         below.set_yscale("log")
-        plain_ticks(below, "y", (1.0,))
+        _plain_ticks(below, "y", (1.0,))
         for axis in (above.xaxis, above.yaxis, below.xaxis):
             axis.set_major_locator(MaxNLocator("auto", integer=True))
         figure.legend(
             *above.get_legend_handles_labels(),
-            loc="upper center",
+            loc="outside upper center",
             ncols=2,
-            borderaxespad=0.2,
         )
         label = f"{setting_label(setting)}: ranks and mean relative eigenvalues"
         return to_svg(figure, name=f"spectrum {setting!r}", label=label)
+
+
+class Look(NamedTuple):
+    """How a method is drawn: whether it stands out, and arguments of ``ax.plot``."""
+
+    stands_out: bool
+    line: dict[str, Any]
+
+
+def looks(
+    results: Results, settings: Sequence[Setting], rows: Iterable[str]
+) -> dict[str, Look]:
+    """Colours for ours and the best rivals, thin grey lines for the others.
+
+    Parameters
+    ----------
+    results : Results
+        What was run.
+    settings : sequence of Setting
+        The settings in the picture. The two rivals that are most often the best
+        in them stand out.
+    rows : iterable of str
+        The rows in the picture.
+
+    Returns
+    -------
+    dict of str to Look
+        For each row; those that stand out last, so that they are drawn on top.
+    """
+    best = Counter(filter(None, map(results.best_rival, settings)))
+    rivals = [rival for rival, _ in best.most_common(len(_RIVALS))]
+    styles = _OURS | dict(zip(rivals, _RIVALS, strict=False))
+    # A method has the same marker in all figures of the same results.
+    others = [row for row in results.rows if row not in _OURS]
+    markers = dict(zip(others, cycle(_GREY_MARKERS), strict=False))
+    found = {}
+    for row in rows:
+        if row in styles:
+            colour, marker = styles[row]
+            line = {"color": colour, "marker": marker, "ms": 4.5, "linewidth": 1.8}
+            # Without colours too, rivals are told from ours.
+            line["linestyle"] = "-" if row in _OURS else "--"
+            found[row] = Look(True, line)
+        else:
+            marker, fill = markers[row]
+            line = {"color": GREY, "marker": marker, "fillstyle": fill}
+            line |= {"ms": 4.0, "markeredgewidth": 0.8, "linewidth": 0.7}
+            found[row] = Look(False, line)
+    return dict(sorted(found.items(), key=lambda item: item[1].stands_out))
+
+
+def _figure_with_legend(n_entries: int) -> tuple["Figure", "Axes"]:
+    """A figure high enough for a legend with a line for each entry."""
+    from matplotlib.figure import Figure
+
+    height = max(3.2, 0.2 * n_entries + 0.4)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _legend_beside(
+    figure: "Figure", handles: Mapping[str, "Artist"], look: Mapping[str, Look]
+) -> None:
+    """A legend on the right of the axes; names that stand out are bold."""
+    legend = figure.legend(
+        list(handles.values()), list(handles), loc="outside right upper"
+    )
+    for text in legend.get_texts():
+        if look[text.get_text()].stands_out:
+            text.set_fontweight("bold")
+
+
+def _fit_scale(
+    ax: "Axes", axis: Literal["x", "y"], values: ArrayLike, *, least_ratio: float = 4.0
+) -> None:
+    """Make an axis logarithmic if values are far apart and none of them is zero."""
+    found = np.asarray(values, dtype=np.float64)
+    if found.min() > 0.0 and found.max() >= least_ratio * found.min():
+        # Wide enough for a label at 1, 2 or 5. Set here, because bars that reach zero
+        # would take the axis with them.
+        low, high = found.min() / 1.6, found.max() * 1.6
+        ax.set(**{f"{axis}scale": "log", f"{axis}lim": (low, high)})
+        _plain_ticks(ax, axis, _tick_multiples(axis, high / low))
+    else:
+        ax.set(**{f"{axis}lim": (0.0, 1.1 * float(found.max()) or 1.0)})
+
+
+def _tick_multiples(axis: Literal["x", "y"], ratio: float) -> tuple[float, ...]:
+    """Which multiples of powers of ten have a label, so that labels do not overlap.
+
+    Labels of the y-axis stand above each other and need less room.
+    """
+    if axis == "y":
+        fine = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+        return (1.0, 2.0, 5.0) if ratio > 10.0 else fine
+    if ratio > 300.0:
+        return (1.0,)
+    return (1.0, 3.0) if ratio > 30.0 else (1.0, 2.0, 5.0)
+
+
+def _plain_ticks(ax: "Axes", axis: Literal["x", "y"], subs: tuple[float, ...]) -> None:
+    """Ticks of a logarithmic axis as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    which = ax.xaxis if axis == "x" else ax.yaxis
+    which.set_major_locator(LogLocator(subs=subs))
+    which.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    which.set_minor_formatter(NullFormatter())
 
 
 def _shortened(text: str, length: int = 18) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is run: databases, splits, methods and repetitions, as a grid of units."""
+"""What an experiment runs: databases, splits, methods and repetitions."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,17 @@ ProtocolKind = Literal["random", "visits", "fixed"]
 #: Training sizes tried on a database that the paper does not use.
 DEFAULT_SIZES = (2, 4, 6, 8)
 
+#: The names of databases in the paper's tables, in the paper's order.
+_PAPER_NAMES: Mapping[str, str] = {
+    "ar": "AR",
+    "pie": "PIE",
+    "feret": "FERET",
+    "frgc": "FRGC",
+    "polyu_palm": "PolyU",
+    "casia_palm": "CASIA",
+    "iitd_ear": "IITD-ear",
+}
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -34,9 +45,9 @@ class Protocol:
     Attributes
     ----------
     kind : {"random", "visits", "fixed"}
-        "random" is the paper's: m random images of each subject train, the others
-        test. "visits" trains on some visits and tests on the others. "fixed"
-        trains on given rows.
+        "random" is the paper's: it trains on m random images of each subject and
+        tests on the others. "visits" trains on some visits and tests on the others.
+        "fixed" trains on given rows and tests on the others.
     train_visits : tuple of int
         The training visits of "visits".
     train_rows : tuple of int
@@ -89,14 +100,14 @@ class Unit:
     protocol : str
         Kind of the protocol.
     m : int
-        Training images of each subject; 0 where the protocol does not say.
+        Training images of each subject; 0 for protocols without m.
     method : str
         A key of `METHODS`.
     tuned : bool
-        Whether its parameters are chosen on the training set beyond what the
-        method itself does.
+        Whether further parameters are chosen on the training set, beside those that
+        the method itself chooses.
     photometry : str
-        What is done to the light of the images, for all methods alike.
+        How the illumination of the images is normalised, the same for all methods.
     seed : int
         Seed of the experiment.
     repetition : int
@@ -130,13 +141,13 @@ class Experiment:
     methods : tuple of str
         Keys of `METHODS`.
     repeats : int
-        Repetitions; one for the protocols without chance.
+        Number of repetitions; protocols that are not random have one.
     seed : int
         Seed of the splits.
     photometry : str
-        Method of `PhotometricNormaliser`, for all methods alike.
+        Method of `PhotometricNormaliser`, the same for all methods.
     tune : bool
-        Whether the competitors choose their parameters on the training set too.
+        Whether the rivals choose their parameters on the training set too.
     protocol : Protocol
         How images are divided.
     """
@@ -165,7 +176,7 @@ class Experiment:
             raise ValueError("An experiment needs at least one database")
 
     def training_sizes(self, name: str) -> tuple[int, ...]:
-        """Training sizes that a database allows, of those that were asked for.
+        """The requested training sizes that a database allows.
 
         Parameters
         ----------
@@ -175,7 +186,7 @@ class Experiment:
         Returns
         -------
         tuple of int
-            The sizes; 0 alone where the protocol has none.
+            The sizes; only 0 for protocols without m.
 
         Raises
         ------
@@ -200,7 +211,7 @@ class Experiment:
         return possible
 
     def skipped_sizes(self, name: str) -> tuple[int, ...]:
-        """Training sizes that were asked for and that a database does not allow.
+        """The requested training sizes that a database does not allow.
 
         Parameters
         ----------
@@ -219,7 +230,7 @@ class Experiment:
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
-        """All units, repetition by repetition, so that a part is a fair part.
+        """All units, repetition by repetition: a partial run is fair to all methods.
 
         Raises
         ------
@@ -261,17 +272,6 @@ def fingerprint(database: Database) -> str:
 def paper_name(database: str) -> str | None:
     """The name that the paper's tables give to a database, or None."""
     return _PAPER_NAMES.get(database.partition(":")[0])
-
-
-_PAPER_NAMES: Mapping[str, str] = {
-    "ar": "AR",
-    "pie": "PIE",
-    "feret": "FERET",
-    "frgc": "FRGC",
-    "polyu_palm": "PolyU",
-    "casia_palm": "CASIA",
-    "iitd_ear": "IITD-ear",
-}
 
 
 def in_paper_order(databases: Sequence[str]) -> list[str]:

@@ -1,26 +1,87 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A report of results: one HTML file that needs nothing else."""
+"""A report of results: one HTML file that needs nothing else.
 
+The functions here collect the data of each section. The templates in ``templates``
+say how it looks.
+"""
+
+import base64
+import io
 import os
-from collections.abc import Mapping, Sequence
-from html import escape
-from importlib.resources import files
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualqml._files import write_text
-from dualqml.experiments import report_facts, report_sections
-from dualqml.experiments.labels import database_label, listed
-from dualqml.experiments.results import Results
-
-# Nothing is loaded from anywhere and nothing runs, whatever names and reasons say.
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "base-uri 'none'; form-action 'none'"
+from dualqml._text import printable
+from dualqml.exceptions import (
+    DualQMLError,
+    MissingDependencyError,
+    NothingToPlotError,
 )
+from dualqml.experiments import plots
+from dualqml.experiments.labels import (
+    common_label,
+    database_label,
+    listed,
+    setting_label,
+    size_label,
+    variant_label,
+    what_differs,
+)
+from dualqml.experiments.paper import ODDITIES
+from dualqml.experiments.results import Result, Results, Setting, row_of
+from dualqml.experiments.table_formats import Cell, Heading, Row, Table
+from dualqml.experiments.tables import (
+    Pair,
+    comparison_table,
+    pairs,
+    paper_tables,
+    time_setting,
+    time_table,
+    verdict,
+)
+from dualqml.experiments.templates import render
+from dualqml.images.files import import_pillow
+
+#: How many images of a database are shown.
+_N_FACES = 10
+
+#: A parameter with more values than this is shown as a range.
+_MOST_VALUES = 6
+
+
+class Plot(NamedTuple):
+    """A plot in a report: the text of an ``svg`` element, and what stands below."""
+
+    svg: str
+    caption: str = ""
+
+
+class _Strip(NamedTuple):
+    """Sample images of a database side by side, as one PNG file in base64."""
+
+    database: str
+    n_images: int
+    png: str
+    width: int
+    height: int
+
+
+class _DatabaseFacts(NamedTuple):
+    """What is known of a database; None or empty where it is not."""
+
+    title: str
+    n_images: Any
+    n_subjects: Any
+    n_copies: Any
+    citation: str
+    terms: str
+    skipped: tuple[str, ...]
 
 
 def write_report(
@@ -39,18 +100,19 @@ def write_report(
     results : Results
         What was run.
     path : path
-        The HTML file; at any moment the old or the new one is there, whole.
+        The HTML file. It is written whole or not at all: an old report stays until
+        the new one is complete.
     with_paper : bool, default=True
         Whether to show the paper's own figures beside ours.
     command : str, optional
-        The commands that repeat it.
+        The commands that repeat the run.
     facts : dict of str to dict, optional
         By the name of a database: its "title", "citation", "terms", numbers of
         "subjects" and "images", the files that were "skipped", and the number of
-        subjects that are "copies"; each may be missing.
+        subjects that are "copies". Each of them may be missing.
     faces : dict of str to ndarray of shape (n, height, width), optional
-        By the name of a database: 8-bit images to show. Whether its terms allow
-        that is for the caller to check.
+        By the name of a database: 8-bit images to show. The caller checks that the
+        terms of the database allow it. Without Pillow they are left out.
 
     Returns
     -------
@@ -60,7 +122,7 @@ def write_report(
     Raises
     ------
     FileError
-        It cannot be written.
+        The file cannot be written.
 
     Examples
     --------
@@ -90,18 +152,18 @@ def render_report(
 ) -> str:
     """The text of a report; see `write_report`."""
     sections = [
-        ("summary", "Summary", report_sections.summary(results)),
-        ("errors", "Errors", report_sections.errors(results, with_paper)),
-        ("rival", "Against the best rival", report_sections.comparison(results)),
-        ("databases", "By database", report_sections.databases(results)),
-        ("times", "Times", report_sections.times(results, with_paper)),
-        ("data", "Data and splits", report_facts.data(results, facts or {})),
-        ("faces", "Sample images", report_facts.samples(faces or {})),
-        ("chosen", "Chosen on the training sets", report_facts.chosen(results)),
-        ("versions", "Versions", report_facts.versions(results)),
-        ("failures", "Failures", report_facts.failures(results)),
-        ("paper", "The paper's tables", report_facts.oddities() if with_paper else ""),
-        ("repeat", "How to repeat it", report_facts.commands(command)),
+        ("summary", "Summary", _summary(results)),
+        ("errors", "Errors", _errors(results, with_paper)),
+        ("rival", "Against the best rival", _comparison(results)),
+        ("databases", "By database", _databases(results)),
+        ("times", "Times", _times(results, with_paper)),
+        ("data", "Data and splits", _data(results, facts or {})),
+        ("faces", "Sample images", _faces(faces or {})),
+        ("chosen", "Chosen on the training sets", _chosen(results)),
+        ("versions", "Versions", _versions(results)),
+        ("failures", "Failures", _failures(results)),
+        ("paper", "The paper's tables", _oddities() if with_paper else ""),
+        ("repeat", "How to repeat it", render_commands(command)),
     ]
     names = [database_label(name) for name in results.databases]
     title = " on ".join(filter(None, ["Recognition errors", listed(names)]))
@@ -116,51 +178,437 @@ def render_page(title: str, sections: Sequence[tuple[str, str, str]]) -> str:
     title : str
         Its heading, as plain text.
     sections : sequence of (str, str, str)
-        Anchor, heading and content of each section; those without content are
-        left out. Heading and content are HTML.
+        Anchor, heading and content of each section. Those without content are left
+        out. The content is what `dualqml.experiments.templates.render` returns;
+        plain text is escaped.
 
     Returns
     -------
     str
         The page.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.report import render_page
+    >>> page = render_page("A & B", [("one", "One", "1 < 2"), ("two", "Two", "")])
+    >>> "<h1>A &amp; B</h1>" in page, "1 &lt; 2" in page, "Two" in page
+    (True, True, False)
     """
-    title = escape(title)
     shown = [section for section in sections if section[2]]
-    contents = "".join(
-        f'<li><a href="#{name}">{heading}</a></li>' for name, heading, _ in shown
-    )
-    body = "\n".join(
-        f'<section id="{name}">\n<h2>{heading}</h2>\n{content}\n</section>'
-        for name, heading, content in shown
-    )
-    page = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>
-{_stylesheet()}</style>
-</head>
-<body>
-<header>
-<h1>{title}</h1>
-<nav aria-label="Contents">
-<ol>{contents}</ol>
-</nav>
-</header>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
-    # Names of files may hold bytes that are no text.
+    page = render("page.html", title=title, sections=shown)
+    # Names of files may hold bytes that are not text.
     return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _stylesheet() -> str:
-    sheet = files("dualqml.experiments").joinpath("report.css")
-    return sheet.read_text(encoding="utf-8")
+def render_commands(command: str | None) -> str:
+    """The commands that repeat a run; empty if they are not known."""
+    return render("commands.html", command=command) if command else ""
+
+
+def _summary(results: Results) -> str:
+    """What came out, in sentences, database by database."""
+    return render(
+        "summary.html",
+        findings=[
+            (name, _in_words(results, settings))
+            for name, settings in _variants(results)
+        ],
+        n_failed=len(results.failed),
+        n_units=len(results.by_unit),
+        why_no_plots=_why_no_plots(),
+    )
+
+
+def _errors(results: Results, with_paper: bool) -> str:
+    """The tables of errors."""
+    return _tables(paper_tables(results, with_paper=with_paper))
+
+
+def _comparison(results: Results) -> str:
+    """Ours against the best rival: the table and the picture."""
+    table = comparison_table(results)
+    if not table.rows:
+        return ""
+    figures = _figures(
+        (
+            "Mean difference in error between ours and the best rival of each setting, "
+            "with 95 % intervals. Left of zero ours is lower.",
+            lambda: plots.paired_differences(results),
+        )
+    )
+    return _tables([table], figures)
+
+
+def _databases(results: Results) -> str:
+    """Pictures for each database."""
+    groups = []
+    for name, settings in _variants(results):
+        figures = _figures_of_variant(results, name, settings[0])
+        if figures:
+            groups.append((name, figures))
+    return render("databases.html", groups=groups) if groups else ""
+
+
+def _figures_of_variant(results: Results, name: str, first: Setting) -> list[Plot]:
+    """The pictures of settings that differ in m only."""
+    where = f"{name}, {size_label(first)}" if first.m else name
+    against = " against the number of training images" if first.m else ""
+    return _figures(
+        (
+            f"{name}: mean error{against}; bars are one standard deviation.",
+            lambda: plots.error_against_size(results, first.database, like=first),
+        ),
+        (
+            f"{where}: share of the test images whose subject is among the first "
+            "of the list, over all repetitions.",
+            lambda: plots.cmc(results, first),
+        ),
+        (
+            f"{where}, first repetition: ranks of the matrices of the classes, and "
+            "their eigenvalues relative to the first, mean over the classes.",
+            lambda: plots.spectrum_and_ranks(results, first),
+        ),
+    )
+
+
+def _times(results: Results, with_paper: bool) -> str:
+    """Times to train and test: the table and the picture."""
+    setting = time_setting(results)
+    table = time_table(results, with_paper=with_paper)
+    if setting is None or not table.rows:
+        return ""
+    figures = _figures(
+        (
+            f"{setting_label(setting)}: mean error against the time to train.",
+            lambda: plots.time_against_error(results, setting),
+        )
+    )
+    return _tables([table], figures)
+
+
+def _data(results: Results, facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Sizes and fingerprints of the splits; citations and terms of the databases."""
+    if not results.by_unit:
+        return ""
+    settings = results.settings
+    differing = what_differs(settings)
+    done: dict[Setting, list[Result]] = defaultdict(list)
+    splits: dict[Setting, dict[int, str]] = defaultdict(dict)
+    for unit, result in results.by_unit.items():
+        splits[Setting.of(unit)][unit.repetition] = unit.split
+        if result.status == "done":
+            done[Setting.of(unit)].append(result)
+    sizes = _table(
+        "Subjects and images; " + common_label(settings),
+        "Setting",
+        *("Subjects", "Training images", "Test images", "Subjects with fewer than m"),
+        "Splits",
+        rows=[
+            (
+                setting_label(setting, differing),
+                _range(result.n_subjects for result in done[setting]),
+                _range(result.n_train for result in done[setting]),
+                _range(result.n_test for result in done[setting]),
+                _range(result.n_short for result in done[setting]),
+                str(len(splits[setting])),
+            )
+            for setting in settings
+        ],
+    )
+    fingerprints = _table(
+        "Fingerprints of the data and, in the order of the repetitions, of the splits",
+        "Setting",
+        *("Data", "Splits"),
+        rows=[
+            (
+                setting_label(setting, differing),
+                setting.data,
+                " ".join(split for _, split in sorted(splits[setting].items())),
+            )
+            for setting in settings
+        ],
+        align="lp",
+    )
+    return render(
+        "data.html",
+        sizes=sizes,
+        fingerprints=fingerprints,
+        databases=[
+            _database_facts(name, facts[name])
+            for name in results.databases
+            if name in facts
+        ],
+    )
+
+
+def _faces(faces: Mapping[str, NDArray[np.uint8]]) -> str:
+    """A strip of images for each database that may be shown."""
+    if not faces:
+        return ""
+    strips, why_not = [], ""
+    for name, images in faces.items():
+        shown = np.asarray(images)[:_N_FACES]
+        if shown.ndim != 3 or shown.dtype != np.uint8 or not shown.size:
+            raise DualQMLError(
+                f"{name}: faces must be 8-bit images of shape (n, height, width), got "
+                f"{shown.dtype} of shape {shown.shape}"
+            )
+        try:
+            strips.append(_strip(database_label(name), shown))
+        except MissingDependencyError as error:
+            why_not = str(error)
+    return render("faces.html", strips=strips, why_no_images=why_not)
+
+
+def _chosen(results: Results) -> str:
+    """What methods chose on their training sets, and how often."""
+    tables = []
+    for database in results.databases:
+        settings = [s for s in results.settings if s.database == database]
+        differing = what_differs(settings)
+        headings = [
+            ", ".join(filter(None, [size_label(s), variant_label(s, differing)]))
+            for s in settings
+        ]
+        rows = []
+        for row in results.rows:
+            choices = [_choices(results.runs(setting, row)) for setting in settings]
+            for name in dict.fromkeys(name for found in choices for name in found):
+                label = f"{row}: {printable(name)}"
+                rows.append((label, *(found.get(name, "") for found in choices)))
+        if rows:
+            tables.append(
+                _table(
+                    f"{database_label(database)}: values, and in how many repetitions",
+                    "Method: parameter",
+                    *headings,
+                    rows=rows,
+                    align="p" * len(headings),
+                )
+            )
+    return _tables(tables)
+
+
+def _versions(results: Results) -> str:
+    """Which versions computed the results, and when."""
+    every = results.by_unit.values()
+    if not every:
+        return ""
+    counts = Counter(
+        ", ".join(f"{printable(n)} {printable(v)}" for n, v in result.versions.items())
+        or "not recorded"
+        for result in every
+    )
+    finished = sorted(result.finished for result in every if result.finished)
+    return render("versions.html", counts=counts, finished=finished)
+
+
+def _failures(results: Results) -> str:
+    """Units that failed, by reason; empty if none did."""
+    if not results.failed:
+        return ""
+    differing = what_differs(results.settings)
+    groups = Counter(
+        (setting_label(Setting.of(r.unit), differing), row_of(r.unit), r.reason)
+        for r in results.failed
+    )
+    table = _table(
+        f"{len(results.failed)} units failed",
+        "Setting",
+        *("Method", "Units", "Reason"),
+        rows=[
+            (label, row, str(count), printable(reason))
+            for (label, row, reason), count in groups.items()
+        ],
+        align="lrp",
+    )
+    return _tables([table])
+
+
+def _oddities() -> str:
+    """What is odd in the paper's printed tables."""
+    return render("paper.html", oddities=ODDITIES)
+
+
+def _tables(tables: Sequence[Table], figures: Sequence[Plot] = ()) -> str:
+    """Tables with figures below them; empty without any."""
+    if not tables:
+        return ""
+    return render("tables.html", tables=tables, figures=figures)
+
+
+def _figures(*wanted: tuple[str, Callable[[], str]]) -> list[Plot]:
+    """Captions and functions that draw, as figures; none for what has no data."""
+    if _why_no_plots():
+        return []
+    figures = []
+    for caption, draw in wanted:
+        try:
+            figures.append(Plot(draw(), caption))
+        except NothingToPlotError:
+            continue
+    return figures
+
+
+def _why_no_plots() -> str:
+    """What has to be installed before anything can be drawn; empty if nothing."""
+    try:
+        with plots.style():
+            return ""
+    except MissingDependencyError as error:
+        return str(error)
+
+
+def _variants(results: Results) -> list[tuple[str, list[Setting]]]:
+    """Settings that differ in m only, each group with a name."""
+    found: dict[tuple[str, str], list[Setting]] = defaultdict(list)
+    for database in results.databases:
+        settings = [s for s in results.settings if s.database == database]
+        differing = what_differs(settings)
+        for setting in settings:
+            parts = [database_label(database), variant_label(setting, differing)]
+            parts += [] if setting.m else [size_label(setting)]
+            found[database, ", ".join(filter(None, parts))].append(setting)
+    return [(name, group) for (_, name), group in found.items()]
+
+
+def _in_words(results: Results, settings: Sequence[Setting]) -> str:
+    """The lowest errors, and how ours stand to the best rival, in sentences."""
+    lowest: dict[str, list[tuple[Setting, str]]] = defaultdict(list)
+    for setting in settings:
+        means = {
+            row: f"{found.mean():.2f}"
+            for row in results.rows
+            if (found := results.errors(setting, row)).size
+        }
+        if means:
+            best = min(means.values(), key=float)
+            rows = [row for row, mean in means.items() if mean == best]
+            lowest[listed(rows)].append((setting, best))
+    if not lowest:
+        return "No unit is finished."
+    said = [
+        f"{rows}{_at(setting for setting, _ in where)} "
+        f"({listed([mean for _, mean in where])} %)"
+        for rows, where in lowest.items()
+    ]
+    sentences = [f"Lowest mean error: {'; '.join(said)}."]
+    by_row: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs(results):
+        if pair.setting in settings:
+            by_row[pair.row].append(pair)
+    # DualQML-W first.
+    for row, group in sorted(by_row.items(), reverse=True):
+        by_verdict: dict[str, list[Pair]] = defaultdict(list)
+        for pair in group:
+            by_verdict[verdict(pair.comparison)].append(pair)
+        rivals = listed(list(dict.fromkeys(pair.rival for pair in group)))
+        said = [
+            f"{word}{_at(pair.setting for pair in found)}{_by(word, found)}"
+            for word, found in by_verdict.items()
+        ]
+        sentences.append(f"{row} against the best rival, {rivals}: {'; '.join(said)}.")
+    return " ".join(sentences)
+
+
+def _at(settings: Iterable[Setting]) -> str:
+    """For example " at m = 2 and 4"; empty for splits without m."""
+    sizes = [str(setting.m) for setting in settings if setting.m]
+    # No line break between m and its value.
+    sign = "m\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
+    return f" at {sign}{listed(sizes)}" if sizes else ""
+
+
+def _by(word: str, found: Sequence[Pair]) -> str:
+    """For example " by 0.50 to 1.20 points"; empty if no difference was seen."""
+    gaps = [abs(p.comparison.difference) for p in found if p.comparison is not None]
+    if word not in ("lower", "higher"):
+        return ""
+    ends = dict.fromkeys([f"{min(gaps):.2f}", f"{max(gaps):.2f}"])
+    return f" by {' to '.join(ends)} points"
+
+
+def _database_facts(name: str, known: Mapping[str, Any]) -> _DatabaseFacts:
+    """The facts on a database, ready to print; they were read from a file."""
+
+    def text(key: str) -> str:
+        return printable(str(known.get(key) or ""))
+
+    return _DatabaseFacts(
+        title=text("title") or database_label(name),
+        n_images=known.get("images"),
+        n_subjects=known.get("subjects"),
+        n_copies=known.get("copies"),
+        citation=text("citation"),
+        terms=text("terms"),
+        skipped=tuple(printable(str(file)) for file in known.get("skipped") or ()),
+    )
+
+
+def _strip(database: str, images: NDArray[np.uint8]) -> _Strip:
+    """Images side by side, with one white pixel between them, at double size."""
+    strip = np.pad(images, ((0, 0), (0, 0), (0, 1)), constant_values=255)
+    strip = strip.transpose(1, 0, 2).reshape(images.shape[1], -1)[:, :-1]
+    file = io.BytesIO()
+    import_pillow("Image").fromarray(strip).save(file, format="PNG", optimize=True)
+    return _Strip(
+        database=database,
+        n_images=len(images),
+        png=base64.b64encode(file.getvalue()).decode("ascii"),
+        width=2 * strip.shape[1],
+        height=2 * strip.shape[0],
+    )
+
+
+def _choices(runs: Iterable[Result]) -> dict[str, str]:
+    """By parameter, its values with the number of runs that chose them."""
+    counts: dict[str, Counter[float | str]] = defaultdict(Counter)
+    for run in runs:
+        for name, value in run.parameters.items():
+            counts[name.removeprefix("best_")][_as_key(value)] += 1
+    said = {}
+    for name, values in counts.items():
+        # Numbers before words.
+        order = sorted(values, key=lambda value: (isinstance(value, str), value))
+        last = order[-1]
+        if len(order) > _MOST_VALUES and not isinstance(last, str):
+            said[name] = f"{order[0]:g} to {last:g}"
+        else:
+            texts = [f"{_as_text(value)} ({values[value]})" for value in order]
+            said[name] = printable(", ".join(texts))
+    return said
+
+
+def _as_key(value: Any) -> float | str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number else str(value)
+
+
+def _as_text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _range(values: Iterable[int]) -> str:
+    """The lowest and the highest value, or the only one."""
+    found = sorted(set(values))
+    return " to ".join(str(value) for value in dict.fromkeys(found[:1] + found[-1:]))
+
+
+def _table(
+    title: str,
+    corner: str,
+    *headings: str,
+    rows: Iterable[tuple[str, ...]],
+    align: str | None = None,
+) -> Table:
+    """A table of texts: first the label of a row, then its cells."""
+    return Table(
+        title=title,
+        corner=corner,
+        header=(tuple(map(Heading, headings)),),
+        rows=tuple(
+            Row(label, tuple(Cell(text) if text else Cell() for text in texts))
+            for label, *texts in rows
+        ),
+        align="l" + (align or "r" * len(headings)),
+    )

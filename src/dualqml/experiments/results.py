@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Results of units, and what follows from many of them."""
+"""Results of units, and what can be computed from many of them."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -17,19 +17,29 @@ from dualqml.extractors.methods import METHODS
 #: Rows of the tables that are ours; all others are rivals.
 OURS = ("DualQML (max)", "DualQML", "DualQML-W")
 
-
-#: What the rows of tuned methods end in.
+#: The names of the rows of tuned methods end in this.
 TUNED = " (tuned)"
+
+#: Types of the fields of units and results, except those of numbers with decimals.
+_KINDS: Mapping[str, type] = {
+    **dict.fromkeys(("database", "data", "protocol", "method", "photometry"), str),
+    **dict.fromkeys(("split", "reason", "finished"), str),
+    **dict.fromkeys(("m", "seed", "repetition"), int),
+    **dict.fromkeys(("n_subjects", "n_train", "n_test", "n_short"), int),
+    "n_seeds": int,
+    **dict.fromkeys(("parameters", "spectrum", "versions"), dict),
+    "tuned": bool,
+}
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a unit.
+    """The result of a unit: its errors and times, or why it failed.
 
     Attributes
     ----------
     unit : Unit
-        Which one.
+        The unit.
     status : {"done", "failed"}
         Whether it has an error rate.
     reason : str
@@ -37,24 +47,26 @@ class Result:
     error : float
         Error rate in per cent; NaN if it failed.
     n_seeds : int
-        Over how many seeds of the method error, identified and times are means.
+        Number of seeds of the method over which the error, the identified images
+        and the times are means.
     n_subjects, n_train, n_test : int
         Sizes of the split.
     n_short : int
         Subjects that had fewer than m training images.
     identified : tuple of float
-        Test images whose true subject was among the first 1, 2, ... of the list.
+        Number of test images whose true subject was among the first 1, 2, ... of
+        the list.
     fit_seconds, test_seconds : float
         CPU time of the whole training, and of all tests, with one BLAS thread.
     parameters : dict
-        What was chosen on the training set, with the first seed.
+        The parameters that were chosen on the training set, with the first seed.
     spectrum : dict
-        Of the quadratic methods in the first repetition: "ranks" of the matrices
+        For the quadratic methods in the first repetition: "ranks" of the matrices
         and mean "eigenvalues" relative to the largest.
     versions : dict
-        Versions of what computed it.
+        Versions of Python and of the packages that computed it.
     finished : str
-        When, in UTC.
+        When it was finished, in UTC.
     """
 
     unit: Unit
@@ -75,7 +87,7 @@ class Result:
     finished: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Flat, ready for JSON; numbers that are missing are None.
+        """The result as a flat dictionary for JSON; missing numbers are None.
 
         Returns
         -------
@@ -88,7 +100,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Back from `as_dict`.
+        """The result from a dictionary of `as_dict`.
 
         Parameters
         ----------
@@ -132,37 +144,10 @@ class Result:
         return result
 
 
-#: Types of the fields of units and results, but for floats.
-_KINDS: Mapping[str, type] = {
-    **dict.fromkeys(("database", "data", "protocol", "method", "photometry"), str),
-    **dict.fromkeys(("split", "reason", "finished"), str),
-    **dict.fromkeys(("m", "seed", "repetition"), int),
-    **dict.fromkeys(("n_subjects", "n_train", "n_test", "n_short"), int),
-    "n_seeds": int,
-    **dict.fromkeys(("parameters", "spectrum", "versions"), dict),
-    "tuned": bool,
-}
-
-
-def _without_nan(value: Any) -> Any:
-    """None for NaN, at any depth: JSON has no NaN."""
-    if isinstance(value, Mapping):
-        return {key: _without_nan(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(inner) for inner in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def row_of(unit: Unit) -> str:
-    """The row of the tables that a unit belongs to."""
-    return unit.method + (TUNED if unit.tuned else "")
-
-
 class Setting(NamedTuple):
-    """What must be equal for errors to stand in one column of a table.
+    """The fields that are equal for all errors in one column of a table.
 
-    The split is that of a protocol without chance, else empty: repetitions of a
-    random one have each their own.
+    The split is empty for random protocols, because there each repetition has its own.
     """
 
     database: str
@@ -180,7 +165,7 @@ class Setting(NamedTuple):
         Parameters
         ----------
         unit : Unit
-            Which one.
+            The unit.
 
         Returns
         -------
@@ -208,11 +193,11 @@ class Comparison(NamedTuple):
     n_splits : int
         Shared splits.
     difference : float
-        Mean of our error less the rival's, in percentage points: negative is
+        Mean of our error minus the rival's, in percentage points. Negative: ours is
         better.
     low, high : float
         95 % interval of the mean over random splits of this database (Student's
-        t on paired differences). It says nothing of other people.
+        t on paired differences). It says nothing about other people.
     """
 
     rival: str
@@ -228,7 +213,7 @@ class Results:
     Parameters
     ----------
     results : iterable of Result
-        In any order; of several with the same unit the last counts.
+        In any order. Of several results of the same unit the last counts.
     """
 
     def __init__(self, results: Iterable[Result]) -> None:
@@ -298,10 +283,10 @@ class Results:
         return np.array([run.error for run in self.runs(setting, row)])
 
     def best_row(self, setting: Setting, rows: Iterable[str]) -> str | None:
-        """The row of the lowest mean error, the first if several are equal.
+        """The row with the lowest mean error, the first if several are equal.
 
-        Of those with most repetitions: while an experiment runs, a lucky first
-        repetition must not make a row the best.
+        Only rows with the most repetitions count: while an experiment runs, a lucky
+        first repetition must not make a row the best.
 
         Parameters
         ----------
@@ -350,7 +335,7 @@ class Results:
         Returns
         -------
         Comparison or None
-            None without two shared splits.
+            None if they share fewer than two splits.
         """
         ours = {run.unit.repetition: run.error for run in self.runs(setting, row)}
         theirs = {run.unit.repetition: run.error for run in self.runs(setting, rival)}
@@ -376,7 +361,7 @@ class Results:
         Returns
         -------
         ndarray of shape (n_ranks,)
-            Empty without a finished repetition.
+            Empty if no repetition is finished.
         """
         runs = self.runs(setting, row)
         if not runs:
@@ -384,3 +369,17 @@ class Results:
         length = min(len(run.identified) for run in runs)
         counts = np.array([run.identified[:length] for run in runs])
         return np.asarray(counts.sum(axis=0) / sum(run.n_test for run in runs))
+
+
+def row_of(unit: Unit) -> str:
+    """The row of the tables that a unit belongs to."""
+    return unit.method + (TUNED if unit.tuned else "")
+
+
+def _without_nan(value: Any) -> Any:
+    """None for NaN, at any depth: JSON has no NaN."""
+    if isinstance(value, Mapping):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

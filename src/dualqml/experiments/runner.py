@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Running an experiment: one unit, and all that are missing, in parallel.
+"""Running the units of an experiment, in one process or in several.
 
-Each result is kept as soon as it is there.
+Each result is written as soon as it is there, so that a run can be interrupted and
+resumed.
 """
 
 import multiprocessing
@@ -36,19 +37,138 @@ from dualqml.experiments.store import ResultStore
 from dualqml.extractors.methods import METHODS, make_trials
 from dualqml.images.photometry import PhotometricNormaliser
 
-#: The last rank of the identification counts that results carry.
+#: Results count the identified test images up to this rank.
 _MAX_RANK = 20
 
 
-class Laboratory:
-    """Databases made ready once, and units run on them.
+@dataclass(frozen=True)
+class Progress:
+    """The progress of an experiment.
+
+    Attributes
+    ----------
+    done, failed, total : int
+        Numbers of units: with a result (failed ones included), failed, and all.
+    remaining : float or None
+        Estimate of the remaining seconds; None before the first result.
+    last : Result or None
+        The newest result.
+    """
+
+    done: int
+    failed: int
+    total: int
+    remaining: float | None = None
+    last: Result | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The outcome of a run.
+
+    Attributes
+    ----------
+    results : list of Result
+        All results of the units of the experiment, new and old.
+    new : int
+        How many units were run now.
+    failed : list of Result
+        The results of the units that failed.
+    interrupted : bool
+        Whether Ctrl-C ended the run early.
+    """
+
+    results: list[Result]
+    new: int
+    failed: list[Result]
+    interrupted: bool
+
+
+def run_experiment(
+    experiment: Experiment,
+    store: ResultStore,
+    *,
+    n_jobs: int = 1,
+    retry_failed: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Run the units of an experiment that the store does not have yet.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What to run.
+    store : ResultStore
+        The store for the results; it must be open.
+    n_jobs : int, default=1
+        Number of processes. The results do not depend on it.
+    retry_failed : bool, default=False
+        Whether to run failed units again.
+    progress : callable, optional
+        Called with a `Progress` at the start and after every unit.
+
+    Returns
+    -------
+    Summary
+        The outcome. Ctrl-C ends the run cleanly, with `interrupted` set.
+
+    Raises
+    ------
+    RunError
+        A worker process died.
+    StoreError
+        A result cannot be written.
+    """
+    units = experiment.units
+    planned = set(units)
+    known = {
+        r.unit: r for r in store.results if r.unit in planned and _has_all_seeds(r)
+    }
+    done = {
+        unit
+        for unit, result in known.items()
+        if result.status == "done" or not retry_failed
+    }
+    missing = [unit for unit in units if unit not in done]
+    estimate = _TimeEstimate(missing)
+    n_failed = sum(known[unit].status == "failed" for unit in done)
+
+    def report(last: Result | None) -> None:
+        if progress is not None:
+            left = estimate.remaining() if last else None
+            progress(Progress(len(done), n_failed, len(units), left, last))
+
+    report(None)
+    new, interrupted = 0, False
+    run = _run_in_turn if n_jobs == 1 else _run_in_parallel
+    results = run(experiment, missing, n_jobs)
+    try:
+        for result in results:
+            store.append(result)
+            known[result.unit] = result
+            done.add(result.unit)
+            new += 1
+            n_failed += result.status == "failed"
+            estimate.add(result)
+            report(result)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        results.close()
+    present = [known[unit] for unit in units if unit in known]
+    failed = [result for result in present if result.status == "failed"]
+    return Summary(present, new, failed, interrupted)
+
+
+class UnitRunner:
+    """Run units; the images of each database are normalised only once.
 
     Parameters
     ----------
     databases : dict of str to Database
         The databases, by the names that units carry.
     protocol : Protocol
-        How images are divided.
+        How the images are divided into training and test images.
     """
 
     def __init__(self, databases: Mapping[str, Database], protocol: Protocol) -> None:
@@ -70,7 +190,7 @@ class Laboratory:
             Failed, with the reason, if the method raised an error.
         """
         try:
-            # Numbers must not depend on how many processes share the machine.
+            # The numbers must not depend on how many processes share the machine.
             with threadpool_limits(1, user_api="blas"):
                 return self._run(unit)
         except Exception as error:
@@ -138,23 +258,6 @@ class Laboratory:
         return self._rows[key]
 
 
-def _mean(trials: Sequence[Result]) -> Result:
-    """The mean over the seeds of a method; the rest is that of the first."""
-    return replace(
-        trials[0],
-        n_seeds=len(trials),
-        error=float(np.mean([trial.error for trial in trials])),
-        identified=tuple(np.mean([t.identified for t in trials], axis=0).tolist()),
-        fit_seconds=float(np.mean([trial.fit_seconds for trial in trials])),
-        test_seconds=float(np.mean([trial.test_seconds for trial in trials])),
-    )
-
-
-def _class_scores(scores: NDArray[np.float64]) -> Array:
-    # With two classes scikit-learn wants a single score, of the second.
-    return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
-
-
 def chosen_parameters(model: Any) -> dict[str, Any]:
     """What a fitted method chose on its training set.
 
@@ -166,8 +269,8 @@ def chosen_parameters(model: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        Names without prefixes, plain values; "folds" where lambda was chosen by
-        cross-validation.
+        Plain values by names without prefixes; "folds" too where lambda was chosen
+        by cross-validation.
     """
     if hasattr(model, "best_params_"):
         return {
@@ -186,7 +289,7 @@ def chosen_parameters(model: Any) -> dict[str, Any]:
 
 
 def spectrum(model: Any) -> dict[str, Any]:
-    """Ranks and mean relative eigenvalues of the matrices P_c of a fitted method.
+    """Ranks and mean relative eigenvalues of the class matrices of a fitted method.
 
     Parameters
     ----------
@@ -196,8 +299,9 @@ def spectrum(model: Any) -> dict[str, Any]:
     Returns
     -------
     dict
-        "ranks", one for each class, and "eigenvalues", the mean over the classes
-        of the k-th eigenvalue relative to the first. Empty for other methods.
+        "ranks", one for each class, and "eigenvalues", the mean over the classes of
+        the k-th eigenvalue relative to the first. Empty for methods without such
+        matrices.
     """
     last = model[-1] if isinstance(model, Pipeline) else model
     qml = getattr(last, "qml_", last)
@@ -219,7 +323,7 @@ def spectrum(model: Any) -> dict[str, Any]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of Python and of what the numbers depend on."""
+    """Versions of Python and of the packages on which the numbers depend."""
     found = {"python": platform.python_version()}
     for name in ("dualqml", "numpy", "scipy", "scikit-learn"):
         try:
@@ -229,146 +333,21 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far an experiment is.
-
-    Attributes
-    ----------
-    done, failed, total : int
-        Units with a result (failed ones among them), failed units, all units.
-    remaining : float or None
-        Estimate of the seconds that are left, once there is something to judge by.
-    last : Result or None
-        The newest result.
-    """
-
-    done: int
-    failed: int
-    total: int
-    remaining: float | None = None
-    last: Result | None = None
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a run did.
-
-    Attributes
-    ----------
-    results : list of Result
-        Of all units of the experiment that have one, new and old.
-    new : int
-        Units that were run now.
-    failed : list of Result
-        Units that failed.
-    interrupted : bool
-        Whether Ctrl-C ended it early.
-    """
-
-    results: list[Result]
-    new: int
-    failed: list[Result]
-    interrupted: bool
-
-
-def run_experiment(
-    experiment: Experiment,
-    store: ResultStore,
-    *,
-    n_jobs: int = 1,
-    retry_failed: bool = False,
-    progress: Callable[[Progress], None] | None = None,
-) -> Summary:
-    """Run the units of an experiment that the store does not have yet.
-
-    Parameters
-    ----------
-    experiment : Experiment
-        What to run.
-    store : ResultStore
-        Where results go, open.
-    n_jobs : int, default=1
-        Processes; results do not depend on it.
-    retry_failed : bool, default=False
-        Whether to run units again that failed.
-    progress : callable, optional
-        Called with a `Progress` at the start and after every unit.
-
-    Returns
-    -------
-    Summary
-        What was done. Ctrl-C ends the run cleanly, with `interrupted` set.
-
-    Raises
-    ------
-    RunError
-        A worker process died.
-    StoreError
-        A result cannot be written.
-    """
-    units = experiment.units
-    planned = set(units)
-    known = {r.unit: r for r in store.results if r.unit in planned and _counts(r)}
-    done = {
-        unit
-        for unit, result in known.items()
-        if result.status == "done" or not retry_failed
-    }
-    missing = [unit for unit in units if unit not in done]
-    clock = _Clock(missing)
-    n_failed = sum(known[unit].status == "failed" for unit in done)
-
-    def report(last: Result | None) -> None:
-        if progress is not None:
-            left = clock.remaining() if last else None
-            progress(Progress(len(done), n_failed, len(units), left, last))
-
-    report(None)
-    new, interrupted = 0, False
-    run = _in_turn if n_jobs == 1 else _in_parallel
-    results = run(experiment, missing, n_jobs)
-    try:
-        for result in results:
-            store.append(result)
-            known[result.unit] = result
-            done.add(result.unit)
-            new += 1
-            n_failed += result.status == "failed"
-            clock.tick(result)
-            report(result)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        results.close()
-    present = [known[unit] for unit in units if unit in known]
-    failed = [result for result in present if result.status == "failed"]
-    return Summary(present, new, failed, interrupted)
-
-
-def _counts(result: Result) -> bool:
+def _has_all_seeds(result: Result) -> bool:
     """Whether a result is a mean over as many seeds as the method asks for."""
     n_seeds = METHODS[result.unit.method].n_seeds
     return result.status == "failed" or result.n_seeds == n_seeds
 
 
-def _in_turn(
+def _run_in_turn(
     experiment: Experiment, units: Sequence[Unit], n_jobs: int
 ) -> Generator[Result, None, None]:
-    laboratory = Laboratory(experiment.databases, experiment.protocol)
+    runner = UnitRunner(experiment.databases, experiment.protocol)
     for unit in units:
-        yield laboratory.run(unit)
+        yield runner.run(unit)
 
 
-def _in_parallel(
+def _run_in_parallel(
     experiment: Experiment, units: Sequence[Unit], n_jobs: int
 ) -> Generator[Result, None, None]:
     if not units:
@@ -385,7 +364,8 @@ def _in_parallel(
         queue = iter(units)
         running: dict[Future[Result], Unit] = {}
         while True:
-            # One waiting for each worker keeps them busy, and Ctrl-C quick.
+            # Two units for each worker: one runs and one waits. Workers are never
+            # idle, and Ctrl-C has little to give up.
             for unit in queue:
                 with _interrupts_held():
                     running[pool.submit(_run_in_worker, unit)] = unit
@@ -398,12 +378,12 @@ def _in_parallel(
                 yield future.result()
     except BrokenProcessPool as error:
         raise RunError(
-            "A worker process died, perhaps for want of memory. Results so far are "
-            "kept; resume with fewer jobs."
+            "A worker process died, perhaps because memory ran out. Results so far "
+            "are kept; resume with fewer jobs."
         ) from error
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        # Units in flight are given up: they would hold up Ctrl-C for minutes.
+        # Running units are given up: Ctrl-C would have to wait minutes for them.
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
 
@@ -412,7 +392,7 @@ def _in_parallel(
 def _interrupts_held() -> Iterator[None]:
     """Hold back Ctrl-C, also from processes that are started meanwhile.
 
-    A worker that it reached while starting would print a traceback.
+    A worker that gets it while it starts would print a traceback.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -424,15 +404,16 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_laboratory: Laboratory | None = None
+#: The runner of a worker process.
+_worker_runner: UnitRunner | None = None
 
 
 def _start_worker(databases: Mapping[str, Database], protocol: Protocol) -> None:
-    """Set up a worker process; it ends when its parent does, however that ends."""
-    global _laboratory
-    # Ctrl-C reaches all processes of a terminal; the parent decides.
+    """Set up a worker process. It ends when its parent ends or is killed."""
+    global _worker_runner
+    # Ctrl-C reaches all processes of a terminal; the parent decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _laboratory = Laboratory(databases, protocol)
+    _worker_runner = UnitRunner(databases, protocol)
     parent = multiprocessing.parent_process()
 
     def follow() -> None:
@@ -444,13 +425,13 @@ def _start_worker(databases: Mapping[str, Database], protocol: Protocol) -> None
 
 
 def _run_in_worker(unit: Unit) -> Result:
-    if _laboratory is None:
+    if _worker_runner is None:
         raise RuntimeError("the worker was not set up")
-    return _laboratory.run(unit)
+    return _worker_runner.run(unit)
 
 
-class _Clock:
-    """Estimates what is left from what units of the same kind took."""
+class _TimeEstimate:
+    """Estimate the remaining time from the times of units of the same kind."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self._left: dict[tuple[str, int, str], int] = defaultdict(int)
@@ -463,16 +444,16 @@ class _Clock:
     def _kind(unit: Unit) -> tuple[str, int, str]:
         return unit.database, unit.m, unit.method
 
-    def tick(self, result: Result) -> None:
+    def add(self, result: Result) -> None:
         kind = self._kind(result.unit)
         self._left[kind] -= 1
         if result.status == "done":
-            # Once for the decisions and once for the ranks.
+            # Test images are scored twice: for the decisions and for the ranks.
             seconds = result.fit_seconds + 2.0 * result.test_seconds
             self._taken[kind].append(result.n_seeds * seconds)
 
     def remaining(self) -> float | None:
-        """Seconds left: CPU seconds expected, at the pace of those already done."""
+        """Expected CPU seconds, scaled by the time that those so far took."""
         every = [seconds for taken in self._taken.values() for seconds in taken]
         if not every:
             return None
@@ -484,3 +465,28 @@ class _Clock:
         )
         elapsed = time.monotonic() - self._start
         return elapsed * expected / max(sum(every), 1e-9)
+
+
+def _mean(trials: Sequence[Result]) -> Result:
+    """The mean over the seeds of a method; other fields are those of the first."""
+    return replace(
+        trials[0],
+        n_seeds=len(trials),
+        error=float(np.mean([trial.error for trial in trials])),
+        identified=tuple(np.mean([t.identified for t in trials], axis=0).tolist()),
+        fit_seconds=float(np.mean([trial.fit_seconds for trial in trials])),
+        test_seconds=float(np.mean([trial.test_seconds for trial in trials])),
+    )
+
+
+def _class_scores(scores: NDArray[np.float64]) -> Array:
+    # With two classes scikit-learn gives one score, that of the second class.
+    return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The store of results: one line of JSON each, appended as they come.
+"""The store of results: a file with one line of JSON for each result.
 
-The first line says what the file is. A process that is killed can leave at most
-one line without its end, which the next opens cut off: that unit was in flight.
+The first line says what the file is. Results are appended as they come. A process that
+is killed can leave at most one incomplete line, the last. It is cut off when the store
+is opened again, and its unit is run again.
 """
 
 import json
@@ -13,16 +14,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dualqml._files import lock
 from dualqml._text import printable, read_json
 from dualqml.exceptions import StoreError
 from dualqml.experiments.results import Result
 
-#: Version of the format. Files of another are refused.
+#: Version of the format. Files of other versions are refused.
 FORMAT = 1
 _HEADER = "dualqml results"
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
-#: Where Windows locks the file: beyond all results, so that others can read them.
-_FAR = 1 << 40
 
 
 class ResultStore:
@@ -31,13 +31,13 @@ class ResultStore:
     Parameters
     ----------
     path : path
-        The file; it and its folder are made if they are not there.
+        The file. The file and its folder are made if they do not exist.
 
     Raises
     ------
     StoreError
-        On entering: the file cannot be written, is no store, is of another
-        format, or another process is writing to it.
+        On entering: the file cannot be written, is not a store, has another format,
+        or another process is writing to it.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class ResultStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        #: What was there on entering.
+        #: The results that were in the file on entering.
         self.results: list[Result] = []
 
     def __enter__(self) -> Self:
@@ -64,7 +64,13 @@ class ResultStore:
             self._file = os.open(self.path, _FLAGS, 0o644)
         try:
             with _explained(self.path):
-                _lock(self._file, self.path)
+                try:
+                    lock(self._file, wait=False)
+                except BlockingIOError as error:
+                    raise StoreError(
+                        f"{self.path} is being written by another process. Wait for "
+                        "it, or choose another folder."
+                    ) from error
                 content = _read_all(self._file)
                 whole = _complete_part(content)
                 if not whole and not _header_line().startswith(content):
@@ -72,7 +78,7 @@ class ResultStore:
                         f"{self.path} is no store of results of dualqml; choose "
                         "another folder"
                     )
-                # Checked before anything is cut off: it may be another's file.
+                # Checked before anything is cut off: it may not be our file.
                 self.results = _parsed(self.path, whole) if whole else []
                 os.ftruncate(self._file, len(whole))
                 self._end = os.lseek(self._file, 0, os.SEEK_END)
@@ -92,18 +98,18 @@ class ResultStore:
         os.close(self._file)
 
     def append(self, result: Result) -> None:
-        """Write a result so that it survives whatever happens next.
+        """Write a result to the disk at once.
 
         Parameters
         ----------
         result : Result
-            What to write.
+            The result.
 
         Raises
         ------
         StoreError
-            It cannot be written, for example because the disk is full. What was
-            there before is still there, whole.
+            It cannot be written, for example because the disk is full. The earlier
+            results are still there.
         """
         self._write(result.as_dict())
 
@@ -116,15 +122,11 @@ class ResultStore:
                     rest = rest[os.write(self._file, rest) :]
                 os.fsync(self._file)
             except OSError:
-                # No half of a line stays behind.
+                # No incomplete line stays behind.
                 os.ftruncate(self._file, self._end)
                 os.lseek(self._file, self._end, os.SEEK_SET)
                 raise
         self._end += len(line)
-
-
-def _header_line() -> bytes:
-    return (json.dumps({_HEADER: FORMAT}) + "\n").encode()
 
 
 def read_results(path: str | os.PathLike[str]) -> list[Result]:
@@ -143,7 +145,7 @@ def read_results(path: str | os.PathLike[str]) -> list[Result]:
     Raises
     ------
     StoreError
-        There is no such file, it is no store, of another format, or damaged.
+        There is no such file, it is not a store, has another format, or is damaged.
     """
     path = Path(path)
     with _explained(path):
@@ -152,6 +154,10 @@ def read_results(path: str | os.PathLike[str]) -> list[Result]:
     if not whole:
         raise StoreError(f"{path} is empty: it is no store of results")
     return _parsed(path, whole)
+
+
+def _header_line() -> bytes:
+    return (json.dumps({_HEADER: FORMAT}) + "\n").encode()
 
 
 def _parsed(path: Path, content: bytes) -> list[Result]:
@@ -187,7 +193,7 @@ def _parsed(path: Path, content: bytes) -> list[Result]:
 
 
 def _complete_part(content: bytes) -> bytes:
-    """All lines that have an end."""
+    """All lines but an incomplete last one."""
     return content[: content.rfind(b"\n") + 1]
 
 
@@ -199,27 +205,9 @@ def _read_all(file: int) -> bytes:
     return b"".join(parts)
 
 
-def _lock(file: int, path: Path) -> None:
-    """Take the file for this process; the system gives it back when we die."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            os.lseek(file, _FAR, os.SEEK_SET)
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as error:
-        raise StoreError(
-            f"{path} is being written by another process. Wait for it, or choose "
-            "another folder."
-        ) from error
-
-
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
+    """Turn errors of the system into a StoreError that names the file."""
     try:
         yield
     except StoreError:

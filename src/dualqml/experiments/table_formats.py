@@ -1,18 +1,34 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A table, independent of format, and how it is written in four of them."""
+"""A table without a format, and how it is written as Markdown, LaTeX, CSV and HTML."""
 
 import csv
 import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import NamedTuple
 
 from dualqml._text import printable
+from dualqml.experiments.templates import render
 
-#: What stands in a cell that has nothing.
+#: The text of an empty cell.
 MISSING = "\N{EN DASH}"
+
+#: How characters are written in LaTeX that it would take for commands, or not have.
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    # After a line break these would be read as its options.
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "±": r"$\pm$",
+    MISSING: "--",
+    "\N{MINUS SIGN}": "$-$",
+} | {char: f"\\{char}" for char in "{}$&#_%"}
 
 
 class Heading(NamedTuple):
@@ -28,13 +44,13 @@ class Cell(NamedTuple):
     Attributes
     ----------
     text : str
-        What is in it.
+        Its text.
     bold : bool
-        Whether that is the best of its column.
+        Whether the text is bold, because it is the best of its column.
     detail : str
-        What follows in ordinary print.
+        More text behind it, never bold.
     aside : str
-        What follows in smaller print.
+        More text behind that, in smaller print.
     """
 
     text: str = MISSING
@@ -59,21 +75,22 @@ class Table:
     title : str
         What it shows.
     corner : str
-        Heading of the headings of the rows.
+        Heading of the first column, which has the labels of the rows.
     header : tuple of tuple of Heading
-        Rows of headings over the other columns, the widest first.
+        Rows of headings over the other columns, the widest headings first.
     rows : tuple of Row
         The body.
     align : str
-        For each column, that of the row headings first: "l" or "r", or "p" for
-        long text that is broken into lines.
+        One letter for each column, the labels of the rows first: "l" for left, "r"
+        for right, or "p" for long text that is broken into lines.
     notes : tuple of str
-        Sentences below it.
+        Sentences below the table.
     columns : tuple of str
         Names of the fields of `records`.
     records : tuple of tuple
-        The same as numbers in full precision, one line for each figure; None is
-        missing. CSV files have these. Without `columns` they have the text.
+        The content of CSV files: numbers in full precision, one record for each
+        figure, None where it is missing. Without `columns`, CSV files have the text
+        of the cells.
 
     Examples
     --------
@@ -116,7 +133,7 @@ class Table:
 
     @property
     def headings(self) -> list[str]:
-        """One heading for each column, that of the row headings first."""
+        """One heading for each column, that of the labels of the rows first."""
         above = [
             [heading.text for heading in row for _ in range(heading.span)]
             for row in self.header
@@ -226,8 +243,8 @@ def to_csv(table: Table) -> str:
     Returns
     -------
     str
-        A line for each figure, in full precision; what is missing is empty. Text
-        that a spreadsheet would compute has an apostrophe before it.
+        One line for each figure, in full precision; a missing figure is empty. Text
+        that a spreadsheet would take for a formula has an apostrophe before it.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -244,7 +261,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_html(table: Table) -> str:
-    """Write a table in HTML, in a frame of its own that can be scrolled sideways.
+    """Write a table in HTML, in a frame that can be scrolled sideways.
 
     Parameters
     ----------
@@ -256,62 +273,11 @@ def to_html(table: Table) -> str:
     str
         A ``div`` with the table and a list of the notes; all text is escaped.
     """
-
-    def shown(cell: Cell, side: str) -> str:
-        text = escape(cell.text)
-        text = f"<strong>{text}</strong>" if cell.bold else text
-        text += f" {escape(cell.detail)}" if cell.detail else ""
-        if cell.aside:
-            text += f" <small>{escape(cell.aside)}</small>"
-        return f'<td class="{side}">{text}</td>'
-
-    lines = [
-        '<div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{escape(table.title)}">',
-        # The span stays in sight while the table is scrolled.
-        f"<table>\n<caption><span>{escape(table.title)}</span></caption>\n<thead>",
-    ]
-    corner = (
-        f'<th scope="col" rowspan="{len(table.header)}">{escape(table.corner)}</th>'
-    )
-    for number, row in enumerate(table.header):
-        cells, column = "" if number else corner, 1
-        for heading in row:
-            kind = f'scope="col" class="{table.align[column]}"'
-            if heading.span > 1:
-                kind = f'scope="colgroup" colspan="{heading.span}"'
-            cells += f"<th {kind}>{escape(heading.text)}</th>"
-            column += heading.span
-        lines.append(f"<tr>{cells}</tr>")
-    lines.append("</thead>\n<tbody>")
-    for line in table.rows:
-        cells = "".join(map(shown, line.cells, table.align[1:]))
-        lines.append(f'<tr><th scope="row">{escape(line.label)}</th>{cells}</tr>')
-    lines.append("</tbody>\n</table>\n</div>")
-    if table.notes:
-        notes = "".join(f"<li>{escape(note)}</li>" for note in table.notes)
-        lines.append(f'<ul class="notes">{notes}</ul>')
-    return "\n".join(lines) + "\n"
+    return str(render("table.html", table=table))
 
 
 def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>|&~])", r"\\\1", text)
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    # After a line break these would be read as its options.
-    "[": "{[}",
-    "]": "{]}",
-    "*": "{*}",
-    "±": r"$\pm$",
-    MISSING: "--",
-    "\N{MINUS SIGN}": "$-$",
-} | {char: f"\\{char}" for char in "{}$&#_%"}
 
 
 def _latex(text: str) -> str:

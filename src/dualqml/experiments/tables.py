@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The paper's tables from our results, and how ours stand to the best rival."""
+"""The paper's tables from our results, and ours compared with the best rival."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -53,11 +53,12 @@ __all__ = [
     "to_markdown",
 ]
 
-#: Differences in points that differ by less differ by rounding.
-_SAME = 1e-9
-_NO_INTERVAL = (
-    "No interval: the difference is the same in all splits, so nothing tells its "
-    "noise, and nobody is said to be better. Run more splits."
+#: Percentage points. Smaller gaps between two differences come from rounding.
+_ROUNDING = 1e-9
+
+_NO_INTERVAL_NOTE = (
+    "No interval: the difference is the same in all splits, so its noise is not known, "
+    "and neither is said to be better. Run more splits."
 )
 
 
@@ -68,128 +69,6 @@ class Pair(NamedTuple):
     row: str
     rival: str
     comparison: Comparison | None
-
-
-def comparison_table(results: Results) -> Table:
-    """How DualQML and DualQML-W stand to the best rival.
-
-    Parameters
-    ----------
-    results : Results
-        What was run.
-
-    Returns
-    -------
-    Table
-        A row for each setting and each row of ours: the rival of the lowest mean
-        error, both errors, the mean paired difference, its 95 % interval and a
-        verdict.
-    """
-    differing = what_differs(results.settings)
-    rows, records, without = [], [], list[str]()
-    for pair in pairs(results):
-        setting, gap = pair.setting, pair.comparison
-        theirs = float(results.errors(setting, pair.rival).mean())
-        ours = float(results.errors(setting, pair.row).mean())
-        difference = interval = splits = Cell()
-        found = gap or Comparison(pair.rival, 0, np.nan, np.nan, np.nan)
-        if gap is not None:
-            difference = Cell(signed(gap.difference))
-            splits = Cell(str(gap.n_splits))
-            if has_interval(gap):
-                interval = Cell(f"{signed(gap.low)} to {signed(gap.high)}")
-            else:
-                interval, without = Cell("none"), [_NO_INTERVAL]
-                found = gap._replace(low=np.nan, high=np.nan)
-        cells = (
-            *(Cell(pair.rival), Cell(f"{theirs:.2f}")),
-            *(Cell(pair.row), Cell(f"{ours:.2f}")),
-            *(difference, interval, splits, Cell(verdict(gap))),
-        )
-        rows.append(Row(setting_label(setting, differing), cells))
-        records.append(
-            (*record_key(setting, pair.row), ours, pair.rival, theirs)
-            + (found.n_splits, found.difference, found.low, found.high)
-            + (verdict(gap), setting.seed, setting.data)
-        )
-    headings = (
-        *("Best rival", "its error, %", "Ours", "its error, %"),
-        *("Difference, points", "95 % interval", "Splits", "Verdict"),
-    )
-    return Table(
-        title=f"Ours against the best rival; {common_label(results.settings)}".rstrip(
-            "; "
-        ),
-        corner="Setting",
-        header=(tuple(map(Heading, headings)),),
-        rows=tuple(rows),
-        align="llrlrrrrl",
-        notes=(
-            "Difference: our error less the rival's, mean over the splits that both "
-            "have. Negative is better.",
-            "The interval is Student's t on paired differences. It is of random splits "
-            "of one database, which share images, and says nothing of other people.",
-            "The rival is the one with the lowest mean error on the same splits.",
-            *without,
-        ),
-        columns=(
-            *("database", "m", "protocol", "photometry", "method", "tuned", "error"),
-            *("rival", "rival_error", "splits", "difference", "low", "high"),
-            *("verdict", "seed", "data"),
-        ),
-        records=tuple(records),
-    )
-
-
-def pairs(results: Results) -> list[Pair]:
-    """All rows of ours with the best rival of their setting."""
-    return [
-        Pair(setting, row, rival, results.compare(setting, row, rival))
-        for setting in results.settings
-        if (rival := results.best_rival(setting)) is not None
-        for row in our_rows(results)
-        if results.runs(setting, row)
-    ]
-
-
-def our_rows(results: Results) -> list[str]:
-    """The rows that are compared with rivals: DualQML and DualQML-W, also tuned."""
-    compared = {"DualQML", "DualQML-W"}
-    return [row for row in results.rows if row.removesuffix(TUNED) in compared]
-
-
-def has_interval(comparison: Comparison) -> bool:
-    """Whether splits differ: else nothing tells the noise of their mean."""
-    return comparison.high - comparison.low > _SAME
-
-
-def verdict(comparison: Comparison | None) -> str:
-    """What an interval says, in words.
-
-    Examples
-    --------
-    >>> from dualqml.experiments.results import Comparison
-    >>> from dualqml.experiments.tables import verdict
-    >>> verdict(Comparison("LDA", 30, -1.2, -2.0, -0.4))
-    'lower'
-    >>> verdict(Comparison("LDA", 30, -1.2, -2.5, 0.1))
-    'no difference seen'
-    >>> verdict(Comparison("LDA", 2, -1.2, -1.2, -1.2))
-    'no interval'
-    """
-    if comparison is None:
-        return "too few splits"
-    if not has_interval(comparison) and abs(comparison.difference) > _SAME:
-        return "no interval"
-    if comparison.high < 0.0:
-        return "lower"
-    return "higher" if comparison.low > 0.0 else "no difference seen"
-
-
-def signed(value: float) -> str:
-    """Two decimals with a sign, and none for what rounds to zero."""
-    text = f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
-    return text if text.strip("+\N{MINUS SIGN}0.") else "0.00"
 
 
 def error_table(
@@ -213,7 +92,7 @@ def error_table(
     -------
     Table
         Methods in rows, databases and training sizes in columns. Settings that
-        differ in something else have columns of their own that say so.
+        differ in something else have their own columns, which say so.
 
     Examples
     --------
@@ -240,7 +119,7 @@ def error_table(
 
 
 def error_csv(results: Results) -> str:
-    """All errors as a CSV file, a line for each method and setting.
+    """All errors as a CSV file, one line for each method and setting.
 
     Parameters
     ----------
@@ -250,7 +129,7 @@ def error_csv(results: Results) -> str:
     Returns
     -------
     str
-        Its text, with the paper's figures where it has them.
+        The text of the file, with the paper's figures where it has them.
     """
     return to_csv(error_table(results))
 
@@ -268,8 +147,8 @@ def paper_tables(results: Results, *, with_paper: bool = False) -> list[Table]:
     Returns
     -------
     list of Table
-        Those for which there are results. Variants of a database are in columns
-        of their own beside it.
+        The tables for which there are results. Variants of a database have their
+        own columns beside it.
 
     Examples
     --------
@@ -287,6 +166,77 @@ def paper_tables(results: Results, *, with_paper: bool = False) -> list[Table]:
             title = f"Table {key}. {title}"
         tables.append(_error_table(results, names, title, with_paper=with_paper))
     return tables
+
+
+def comparison_table(results: Results) -> Table:
+    """DualQML and DualQML-W compared with the best rival.
+
+    Parameters
+    ----------
+    results : Results
+        What was run.
+
+    Returns
+    -------
+    Table
+        A row for each setting and each row of ours: the rival with the lowest mean
+        error, both errors, the mean paired difference, its 95 % interval and a
+        verdict.
+    """
+    differing = what_differs(results.settings)
+    rows, records, without = [], [], list[str]()
+    for pair in pairs(results):
+        setting, gap = pair.setting, pair.comparison
+        theirs = float(results.errors(setting, pair.rival).mean())
+        ours = float(results.errors(setting, pair.row).mean())
+        difference = interval = splits = Cell()
+        found = gap or Comparison(pair.rival, 0, np.nan, np.nan, np.nan)
+        if gap is not None:
+            difference = Cell(signed(gap.difference))
+            splits = Cell(str(gap.n_splits))
+            if has_interval(gap):
+                interval = Cell(f"{signed(gap.low)} to {signed(gap.high)}")
+            else:
+                interval, without = Cell("none"), [_NO_INTERVAL_NOTE]
+                found = gap._replace(low=np.nan, high=np.nan)
+        cells = (
+            *(Cell(pair.rival), Cell(f"{theirs:.2f}")),
+            *(Cell(pair.row), Cell(f"{ours:.2f}")),
+            *(difference, interval, splits, Cell(verdict(gap))),
+        )
+        rows.append(Row(setting_label(setting, differing), cells))
+        records.append(
+            (*record_key(setting, pair.row), ours, pair.rival, theirs)
+            + (found.n_splits, found.difference, found.low, found.high)
+            + (verdict(gap), setting.seed, setting.data)
+        )
+    headings = (
+        *("Best rival", "its error, %", "Ours", "its error, %"),
+        *("Difference, points", "95 % interval", "Splits", "Verdict"),
+    )
+    return Table(
+        title=f"Ours against the best rival; {common_label(results.settings)}".rstrip(
+            "; "
+        ),
+        corner="Setting",
+        header=(tuple(map(Heading, headings)),),
+        rows=tuple(rows),
+        align="llrlrrrrl",
+        notes=(
+            "Difference: our error minus the rival's, mean over the splits that both "
+            "have. Negative: ours is better.",
+            "The interval is Student's t on paired differences, over random splits of "
+            "one database, which share images. It says nothing about other people.",
+            "The rival is the one with the lowest mean error on the same splits.",
+            *without,
+        ),
+        columns=(
+            *("database", "m", "protocol", "photometry", "method", "tuned", "error"),
+            *("rival", "rival_error", "splits", "difference", "low", "high"),
+            *("verdict", "seed", "data"),
+        ),
+        records=tuple(records),
+    )
 
 
 def time_setting(results: Results) -> Setting | None:
@@ -336,7 +286,7 @@ def time_table(results: Results, *, with_paper: bool = False) -> Table:
         )
     where = "no results" if setting is None else setting_label(setting)
     top = [Heading("This run", 2)] + [Heading("Paper, AR, m = 2", 2)] * with_paper
-    below = [Heading("training, s"), Heading("test, ms an image")] * len(top)
+    below = [Heading("training, s"), Heading("test, ms per image")] * len(top)
     notes = ["Medians over the repetitions: CPU time with one BLAS thread."]
     notes += _seed_notes(results, [setting] if setting else [], results.rows)
     if with_paper:
@@ -357,6 +307,57 @@ def time_table(results: Results, *, with_paper: bool = False) -> Table:
         ),
         records=tuple(records),
     )
+
+
+def pairs(results: Results) -> list[Pair]:
+    """All rows of ours with the best rival of their setting."""
+    return [
+        Pair(setting, row, rival, results.compare(setting, row, rival))
+        for setting in results.settings
+        if (rival := results.best_rival(setting)) is not None
+        for row in our_rows(results)
+        if results.runs(setting, row)
+    ]
+
+
+def our_rows(results: Results) -> list[str]:
+    """The rows that are compared with rivals: DualQML and DualQML-W, also tuned."""
+    compared = {"DualQML", "DualQML-W"}
+    return [row for row in results.rows if row.removesuffix(TUNED) in compared]
+
+
+def verdict(comparison: Comparison | None) -> str:
+    """What an interval says, in words.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.results import Comparison
+    >>> from dualqml.experiments.tables import verdict
+    >>> verdict(Comparison("LDA", 30, -1.2, -2.0, -0.4))
+    'lower'
+    >>> verdict(Comparison("LDA", 30, -1.2, -2.5, 0.1))
+    'no difference seen'
+    >>> verdict(Comparison("LDA", 2, -1.2, -1.2, -1.2))
+    'no interval'
+    """
+    if comparison is None:
+        return "too few splits"
+    if not has_interval(comparison) and abs(comparison.difference) > _ROUNDING:
+        return "no interval"
+    if comparison.high < 0.0:
+        return "lower"
+    return "higher" if comparison.low > 0.0 else "no difference seen"
+
+
+def has_interval(comparison: Comparison) -> bool:
+    """Whether the splits differ; if not, the noise of their mean is not known."""
+    return comparison.high - comparison.low > _ROUNDING
+
+
+def signed(value: float) -> str:
+    """A number with two decimals and its sign; zero has no sign."""
+    text = f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
+    return text if text.strip("+\N{MINUS SIGN}0.") else "0.00"
 
 
 def _error_table(
@@ -400,7 +401,7 @@ def _error_table(
         columns=(
             *("table", "database", "m", "protocol", "photometry", "method", "tuned"),
             *("repeats", "mean", "std", "paper_mean", "paper_std"),
-            # Not in print, but lines that differ in them only must not look alike.
+            # Not in the printed table, but lines may differ in these fields only.
             *("seed", "data"),
         ),
         records=tuple(records),

