@@ -49,7 +49,7 @@ def output_of(code):
 
 def errors_in(printed):
     """Error rates by what stands before them."""
-    found = re.findall(r"^(\S.*?)?\s*([\d.]+) % errors$", printed, re.MULTILINE)
+    found = re.findall(r"^(?:(\S.*?)\s+)?([\d.]+) % errors$", printed, re.MULTILINE)
     return {name: float(error) for name, error in found}
 
 
