@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Measurements of speed and accuracy, each a ratio against a rival."""
+"""Measurements of speed and accuracy, always beside rivals in the same run."""

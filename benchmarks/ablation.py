@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``python -m benchmarks.ablation``: DualQML-W with one part changed at a time.
 
-Parameters are those that the full method chooses on the training set; a
-variant changes the one part it names and keeps them ("always rule" chooses its
-own).
+The full method chooses its parameters on the training set. A variant changes the
+part in its name and keeps these parameters. Only the variants "always rule" choose
+their own.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def errors(database: str, m: int, repetition: int, first_seed: int) -> dict[str,
             alone = DualQMLWCV(rules=(rule,), **images).fit(X[train], own)
             record(f"always rule {rule}", alone.predict(X[test]))
         found = SurrogateFilters(Z, probes, own).responses(full.best_lam_)
-        record("closed form in place of QML", filters(*found))
+        record("surrogate filter in place of QML", filters(*found))
         indicators = np.eye(codes.max() + 1)[own]
         gram = Z @ Z.T + np.eye(len(Z)) / full.best_lam_
         weights = Z.T @ np.linalg.solve(gram, indicators)

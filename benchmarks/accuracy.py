@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``python -m benchmarks.accuracy``: DualQML-W and its rivals, split by split.
 
-m random images of each person train, the others test; the same splits and the
-same input for all methods: pixels at unit norm, or local descriptors. Rivals
-run at their defaults and tuned on the training set. Results go to a file as
-they come, one line each; a second run goes on where the first was stopped.
+m random images of each person are used for training and the others for testing. All
+methods have the same splits and the same input: pixels at unit norm, or local
+descriptors. Rivals run with their defaults and tuned on the training set. Each result
+is written to a file at once, one line per result. A second run continues there.
 """
 
 import argparse

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``python -m benchmarks.competitors``: errors of all methods, in Markdown.
 
-m random images of each person train (one less than all where a class has not
-more), the others test; raw pixels from 0 to 1 for every method but DualQML,
-which removes the mean and scales to unit norm; every parameter at its default.
-The splits are fixed, so another implementation can be held against this table.
+m random images of each person are used for training and the others for testing. A
+person with m images or fewer keeps one for the test. The input is raw pixels from 0 to
+1, except for DualQML, which subtracts the mean and scales to unit norm. All parameters
+have their default values. The splits are fixed, so that another implementation can be
+compared with this table.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m benchmarks.embeddings``: heads on deep face embeddings.
+"""``python -m benchmarks.embeddings``: classifiers on deep face embeddings.
 
-m random embeddings of each of 158 people train, the others test; no images, so
-no motions. Of the rivals marked as tuned, the parameter is the one that the ranks
-of held-out training samples prefer.
+m random embeddings of each of 158 people are used for training and the others for
+testing. These are not images, so there are no motions. The parameters of rivals that
+are marked as tuned are chosen by the ranks of held-out training samples.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def _lda(shrinkage: float) -> LinearDiscriminantAnalysis:
 
 
 def heads(m: int) -> dict[str, Any]:
-    """All heads that can learn from m samples a class."""
+    """All classifiers that can learn from m samples per class."""
     out: dict[str, Any] = {
         "nearest neighbour, cosine": NearestSample(),
         "class mean, cosine": make_pipeline(Normalizer(), ClassMean()),
@@ -103,7 +103,7 @@ def heads(m: int) -> dict[str, Any]:
 
 
 def errors(m: int, repetition: int, first_seed: int) -> dict[str, float]:
-    """Error rates in per cent of all heads on one split."""
+    """Error rates in per cent of all classifiers on one split."""
     X, labels = load_samples("lfw_embeddings")
     train, test = split(labels, m, first_seed + repetition)
     out = {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m benchmarks.recognition``: what enrolment, erasure and search cost.
+"""``python -m benchmarks.recognition``: the cost of enrolment, erasure and search.
 
-One BLAS thread, CPU seconds. One more person and one person less, each with the
-fit that follows, beside a fit of everybody from their samples; and a search of one
-vector in galleries of growing size, loaded from a file.
+CPU seconds with one BLAS thread. The first table compares one enrolment and one
+removal, each with the fit that follows, with a full fit from all samples. The second
+is a search for one vector in galleries of growing size, loaded from a file.
 """
 
 import resource
@@ -29,7 +29,7 @@ GALLERIES = [
 
 
 def samples(n_people: int, each: int, kind: str, seed: int = 0) -> np.ndarray:
-    """Made-up people: smooth images of 32 x 32, or vectors of 128."""
+    """Synthetic people: smooth images of 32 x 32, or vectors of length 128."""
     rng = np.random.default_rng(seed)
     size = (32, 32) if kind == "image" else (128,)
     own = rng.normal(size=(n_people, 1, *size))

@@ -7,7 +7,7 @@ from benchmarks.solver import fit, members_of
 from benchmarks.timing import interleaved_medians, markdown_table, peak_megabytes
 from tests.datasets import synthetic_set
 
-#: (classes, samples of each, features), one of the three varied at a time.
+#: Classes, samples per class and features. One of the three changes at a time.
 SHAPES = [
     (60, 4, 1024),
     (120, 4, 1024),
@@ -24,7 +24,7 @@ SHAPES = [
 
 
 def table() -> str:
-    """Fit at lam = 1 beside scikit-learn's LDA."""
+    """Times of a fit at lam = 1, divided by those of scikit-learn's LDA."""
     rows = []
     for n_classes, each, n_features in SHAPES:
         data = synthetic_set("", n_classes, each, n_features)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fit and transform of DualQML against its rivals, one BLAS thread, one run.
 
-"Fit" is the spectrum, all classes, and the factors in the space of the samples.
-The certificate, which :class:`dualqml.DualQML` always computes, is timed beside
-it and with it. Rivals: scikit-learn's LDA; the paper's algorithm (timed on one class,
-multiplied by their number); SCS on one class's problem in the very basis that
-our solver ends with, against our time for a class without the spectrum; and the
-floors, one eigendecomposition of the Gram matrix and one matrix product.
+"Fit" includes the spectrum, all classes, and the factors in the space of the samples.
+The certificate, which :class:`dualqml.DualQML` always computes, is timed separately and
+together with the fit. The rivals are scikit-learn's LDA; the paper's algorithm, timed
+on one class and multiplied by the number of classes; and SCS on the problem of one
+class, in the same basis that our solver ends with, compared with our time for a class
+without the spectrum. The least possible costs are one eigendecomposition of the Gram
+matrix and one matrix product.
 """
 
 import time
@@ -238,7 +239,7 @@ HEADER = [
 
 
 def table() -> str:
-    """The whole comparison; pairs are for lam = 1 and lam = 100."""
+    """The whole comparison. Pairs are for lam = 1 and lam = 100."""
     rows = []
     for case in cases():
         rows.append(measure(case))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """``python -m benchmarks.table5``: training and test times, as the paper's Table 5.
 
-AR with two training images of each person (a synthetic stand-in of the same
-shape where the database is absent), one BLAS thread, everything in one run. The
-paper's seconds are from MATLAB on one core of a Xeon E5620. DualQML is timed at
-a given lambda, as the paper's other times are without a choice of parameters.
+AR with two training images of each person, one BLAS thread, everything in one run. If
+the database is not there, synthetic data of the same shape replace it. The paper's
+seconds are from MATLAB on one core of a Xeon E5620. DualQML is timed with a fixed
+lambda, because the paper's other times do not include a choice of parameters.
 """
 
 from threadpoolctl import threadpool_limits
@@ -25,7 +25,7 @@ PAPER = {
 
 
 def pipeline(name: str) -> object:
-    """The method at fixed parameters."""
+    """The method with fixed parameters."""
     if name.startswith("DualQML"):
         model = make_method(name)
         rule = model["classify"].rule

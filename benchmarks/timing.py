@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Timing that a noisy machine spoils least."""
+"""Timing that is robust on a noisy machine, and tables in Markdown."""
 
 import time
 import tracemalloc
@@ -11,9 +11,10 @@ import numpy as np
 def interleaved_medians(
     actions: Mapping[str, Callable[[], object]], repeats: int
 ) -> dict[str, float]:
-    """Median CPU seconds of each action, all run in turn after a warm-up.
+    """Median CPU seconds of each action, after a warm-up.
 
-    Rivals that take turns meet the same noise; only their ratios mean much.
+    The actions run in turn, so that all of them meet the same noise. Compare ratios
+    rather than seconds.
     """
     seconds: dict[str, list[float]] = {name: [] for name in actions}
     for action in actions.values():
@@ -27,7 +28,7 @@ def interleaved_medians(
 
 
 def peak_megabytes(action: Callable[[], object]) -> float:
-    """Largest memory that an action allocates at any moment."""
+    """The most memory that an action has allocated at any moment."""
     tracemalloc.start()
     try:
         action()

@@ -18,12 +18,13 @@ autosummary_generate = True
 numpydoc_show_class_members = False
 numpydoc_validation_checks = {"GL08", "PR01", "PR02", "PR03", "RT01"}
 numpydoc_validation_exclude = {
-    # Dataclasses: their fields are documented as attributes.
-    r"\.(Certificate|Database|DatabaseInfo|Method|QMLSolution|ScatterSpectrum)$",
-    r"\.(Calibration|Candidate|Comparison|ErrorCurve|Experiment|Face)$",
-    r"\.(FailureCounts|GeneralisedRates|Identification|Interval|OpenSetCurve)$",
-    r"\.(OpenSetPoint|OperatingPoint|Progress|Protocol|Result|Setting|Split)$",
-    r"\.(Summary|Template|Unit|Verification)$",
+    # Dataclasses and named tuples: their fields are documented as attributes.
+    r"\.(Calibration|Candidate|Certificate|CertifiedSolution|Comparison)$",
+    r"\.(Database|DatabaseInfo|ErrorCurve|Experiment|Face|FailureCounts)$",
+    r"\.(GeneralisedRates|Identification|Interval|Method|OpenSetCurve)$",
+    r"\.(OpenSetPoint|OperatingPoint|PaperResult|PaperTime|Progress|Protocol)$",
+    r"\.(QMLSolution|Result|ScatterSpectrum|Setting|Split|Summary|Template)$",
+    r"\.(Unit|Verification)$",
     # Made by scikit-learn.
     r"_request$",
 }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the within-class metric does to faces it has not seen (ORL), as a picture.
+"""A figure of what the within-class metric does to new faces (ORL).
 
-``python examples/within_metric.py [FILE]`` learns the metric from two images of
-each of 40 people and draws the other eight: on the left scaled to unit norm, on
-the right in the metric. Needs ``dualqml[demo,plot]``.
+``python examples/within_metric.py [FILE]`` learns the metric from two images of each of
+40 people and draws the other eight images: on the left scaled to unit norm, on the
+right in the metric. It needs ``dualqml[demo]``.
 """
 
 import sys
@@ -22,7 +22,7 @@ Rows = NDArray[np.float64]
 
 
 def draw_people(axes: plt.Axes, Z: Rows, codes: NDArray[np.int64], people: int) -> None:
-    """The first people, in the plane that separates their means best."""
+    """Draw the first people in the plane that separates their means best."""
     means = np.array([Z[codes == c].mean(axis=0) for c in range(people)])
     plane = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)[2][:2]
     for c in range(people):
@@ -32,7 +32,7 @@ def draw_people(axes: plt.Axes, Z: Rows, codes: NDArray[np.int64], people: int) 
 
 
 def draw_similarities(axes: plt.Axes, Z: Rows, codes: NDArray[np.int64]) -> None:
-    """How similar images of one person are, and of two."""
+    """Draw how similar images are, of one person and of two people."""
     above = np.triu_indices(len(Z), 1)
     cosines = (Z @ Z.T)[above]
     same = codes[above[0]] == codes[above[1]]
@@ -45,7 +45,7 @@ def draw_similarities(axes: plt.Axes, Z: Rows, codes: NDArray[np.int64]) -> None
 
 
 def main() -> None:
-    """Draw the picture."""
+    """Draw the figure."""
     faces = load_orl()
     codes = np.unique(faces.labels, return_inverse=True)[1]
     X_train, X, train_codes, codes = train_test_split(

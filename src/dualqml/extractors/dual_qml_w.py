@@ -63,7 +63,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
 
     :class:`DualQMLWCV` chooses the parameters; use that unless you know them.
 
-    Read more in the :ref:`user guide <lead>`.
+    Read more in the :ref:`user guide <dual_qml_w>`.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ class DualQMLWCV(DualQMLW):
 
     This is the estimator to try first.
 
-    Read more in the :ref:`user guide <lead>`.
+    Read more in the :ref:`user guide <dual_qml_w>`.
 
     Parameters
     ----------

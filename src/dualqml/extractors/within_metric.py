@@ -215,7 +215,7 @@ class WithinMetric(SupervisedExtractor):
     person's images differ count little. Use it in front of any classifier;
     :class:`DualQMLW` is quadratic matrix learning in this metric.
 
-    Read more in the :ref:`user guide <lead>`.
+    Read more in the :ref:`user guide <dual_qml_w>`.
 
     Parameters
     ----------

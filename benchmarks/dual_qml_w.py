@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``python -m benchmarks.lead``: DualQML-W with its cross-validation against LDA.
+"""``python -m benchmarks.dual_qml_w``: the time of a fit of DualQML-W, against LDA.
 
-One BLAS thread, CPU seconds, medians of runs that take turns.
+DualQML-W with fixed parameters, and with parameters chosen by cross-validation. CPU
+seconds with one BLAS thread, medians of interleaved runs.
 """
 
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
