@@ -1,66 +1,70 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The ``dualqml`` command: which commands there are, and how they end."""
+"""The ``dualqml`` command: which commands there are, and how they end.
 
-import argparse
-import io
-import os
-import signal
+This module imports almost nothing before `main` runs. The command therefore starts
+fast, and Ctrl-C ends it quietly during its imports too.
+"""
+
 import sys
-import warnings
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from dualqml import __version__
-from dualqml._text import printable
-from dualqml.cli import (
-    calibrate,
-    databases,
-    enroll,
-    evaluate,
-    identify,
-    inspect,
-    remove,
-    report,
-    reproduce,
-    subjects,
-    train,
-    verify,
-)
-from dualqml.cli._output import say
-from dualqml.exceptions import DualQMLError
+if TYPE_CHECKING:
+    import argparse
 
-#: How a command ends: wrong use or input; Ctrl-C. Else commands say it themselves: 0
-#: all is well, 1 something in it failed, 3 somebody is unknown or does not match.
+    from dualqml.cli._arguments import Command
+
+#: Exit codes of every command: wrong use or input; Ctrl-C. A command returns the
+#: others itself: 0 success, 1 some part failed, 3 no match or unknown.
 WRONG, INTERRUPTED = 2, 130
 
-_COMMANDS = (
-    *(reproduce, databases, report),
-    *(train, enroll, verify, identify, remove, subjects, calibrate),
-    *(evaluate, inspect),
+
+class _Entry(NamedTuple):
+    """A line of the table of commands."""
+
+    name: str
+    summary: str
+    group: str  # the module of this package that has the command
+
+
+_TABLE = (
+    _Entry(
+        "reproduce",
+        "Repeat the paper's experiments and write its tables and a report.",
+        "experiments",
+    ),
+    _Entry("databases", "List the databases that are known by name.", "databases"),
+    _Entry(
+        "report", "Write the tables and the report of existing results.", "experiments"
+    ),
+    _Entry(
+        "train", "Enrol everybody in a folder and write the model to a file.", "models"
+    ),
+    _Entry("enroll", "Enrol a subject, or add images to one.", "models"),
+    _Entry("verify", "Decide whether images show a subject.", "decisions"),
+    _Entry(
+        "identify",
+        "Decide which subject is on images, or that the person is unknown.",
+        "decisions",
+    ),
+    _Entry("remove", "Erase subjects from a model.", "models"),
+    _Entry("subjects", "List the subjects of a model.", "models"),
+    _Entry(
+        "calibrate",
+        "Set the threshold of a model for a rate of false matches.",
+        "models",
+    ),
+    _Entry(
+        "evaluate",
+        "Measure verification and open-set identification on your own data.",
+        "experiments",
+    ),
+    _Entry(
+        "inspect",
+        "Show what a model file holds: method, parameters, subjects, threshold.",
+        "models",
+    ),
 )
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the command and of all commands below it."""
-    parser = argparse.ArgumentParser(
-        prog="dualqml",
-        description="Few-sample biometric recognition by quadratic projections.",
-    )
-    parser.add_argument("--version", action="version", version=f"dualqml {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in _COMMANDS:
-        name = module.__name__.rpartition(".")[2]
-        summary, _, rest = (module.DESCRIPTION).partition("\n")
-        command = commands.add_parser(
-            name,
-            help=summary,
-            description=f"{summary}\n{rest}",
-            epilog=module.EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
-    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,17 +80,81 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
-    options = build_parser().parse_args(arguments)
+    try:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        # Nothing is imported here: a second Ctrl-C could interrupt that again.
+        print("\ndualqml: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def build_parser(chosen: str | None = None) -> "argparse.ArgumentParser":
+    """Build the parser of the command.
+
+    Parameters
+    ----------
+    chosen : str, optional
+        Name of the only command whose module is imported and whose arguments are
+        declared. The others have their names and summaries.
+
+    Returns
+    -------
+    argparse.ArgumentParser
+        The parser. What it returns for the chosen command has an attribute ``run``.
+    """
+    import argparse
+
+    from dualqml import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="dualqml",
+        description="Few-sample biometric recognition by quadratic projections.",
+    )
+    parser.add_argument("--version", action="version", version=f"dualqml {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for entry in _TABLE:
+        below = commands.add_parser(entry.name, help=entry.summary)
+        if entry.name == chosen:
+            command = _load(entry)
+            below.description = f"{entry.summary}\n{command.details}"
+            below.epilog = command.examples
+            below.formatter_class = argparse.RawDescriptionHelpFormatter
+            command.add_arguments(below)
+            below.set_defaults(run=command.run)
+    return parser
+
+
+def _load(entry: _Entry) -> "Command":
+    import importlib
+
+    group = importlib.import_module(f"dualqml.cli.{entry.group}")
+    command: Command = group.COMMANDS[entry.name]
+    return command
+
+
+def _run(arguments: Sequence[str]) -> int:
+    # No option before the name of a command takes a value.
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
+    options = build_parser(chosen).parse_args(arguments)
+
+    import io
+    import os
+    import signal
+    import warnings
+
+    from dualqml._text import printable
+    from dualqml.cli._output import say
+    from dualqml.exceptions import DualQMLError
+
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names in other scripts than the terminal's must not end a command half-way.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            return int(options.run(options))
-    except KeyboardInterrupt:
-        say("\ndualqml: interrupted", error=True)
-        return INTERRUPTED
+            code = int(options.run(options))
+        # What is still buffered can fail here, rather than after this function.
+        print(end="", flush=True)
     except BrokenPipeError:
         # The reader of our output has gone, as in "dualqml ... | head".
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -94,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (DualQMLError, OSError, ValueError) as error:
         say(f"dualqml: {printable(str(error))}", error=True)
         return WRONG
+    return code
 
 
 def _show_warning(
@@ -104,5 +173,8 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Warnings as sentences, without a line of code."""
+    """Show warnings as sentences, without a line of code."""
+    from dualqml._text import printable
+    from dualqml.cli._output import say
+
     say(f"dualqml: warning: {printable(str(message))}", error=True)
