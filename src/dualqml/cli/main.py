@@ -5,12 +5,14 @@ This module imports almost nothing before `main` runs. The command therefore sta
 fast, and Ctrl-C ends it quietly during its imports too.
 """
 
+import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+TYPE_CHECKING = False  # as in the module typing, which takes long to import
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+    from typing import TextIO
 
     from dualqml.cli._arguments import Command
 
@@ -18,62 +20,46 @@ if TYPE_CHECKING:
 #: others itself: 0 success, 1 some part failed, 3 no match or unknown.
 WRONG, INTERRUPTED = 2, 130
 
-
-class _Entry(NamedTuple):
-    """A line of the table of commands."""
-
-    name: str
-    summary: str
-    group: str  # the module of this package that has the command
-
-
-_TABLE = (
-    _Entry(
-        "reproduce",
+#: Every command, the module of this package that has it, and its summary.
+_TABLE = {
+    "reproduce": (
+        "experiments",
         "Repeat the paper's experiments and write its tables and a report.",
-        "experiments",
     ),
-    _Entry("databases", "List the databases that are known by name.", "databases"),
-    _Entry(
-        "report", "Write the tables and the report of existing results.", "experiments"
-    ),
-    _Entry(
-        "train", "Enrol everybody in a folder and write the model to a file.", "models"
-    ),
-    _Entry("enroll", "Enrol a subject, or add images to one.", "models"),
-    _Entry("verify", "Decide whether images show a subject.", "decisions"),
-    _Entry(
-        "identify",
-        "Decide which subject is on images, or that the person is unknown.",
+    "databases": ("databases", "List the databases that are known by name."),
+    "report": ("experiments", "Write the tables and the report of existing results."),
+    "train": ("models", "Enrol everybody in a folder and write the model to a file."),
+    "enroll": ("models", "Enrol a subject, or add images to one."),
+    "verify": ("decisions", "Decide whether images show a subject."),
+    "identify": (
         "decisions",
+        "Decide which subject is on images, or that the person is unknown.",
     ),
-    _Entry("remove", "Erase subjects from a model.", "models"),
-    _Entry("subjects", "List the subjects of a model.", "models"),
-    _Entry(
-        "calibrate",
+    "remove": ("models", "Erase subjects from a model."),
+    "subjects": ("models", "List the subjects of a model."),
+    "calibrate": (
+        "models",
         "Set the threshold of a model for a rate of false matches.",
-        "models",
     ),
-    _Entry(
-        "evaluate",
-        "Measure verification and open-set identification on your own data.",
+    "evaluate": (
         "experiments",
+        "Measure verification and open-set identification on your own data.",
     ),
-    _Entry(
-        "inspect",
-        "Show what a model file holds: method, parameters, subjects, threshold.",
+    "inspect": (
         "models",
+        "Show what a model file holds: method, parameters, subjects, threshold.",
     ),
-)
+}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: "Sequence[str] | None" = None) -> int:
     """Run the command.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        As typed after ``dualqml``; those of the process by default.
+        As typed after ``dualqml``. Without them, the command is the whole process:
+        its arguments are those of the process.
 
     Returns
     -------
@@ -81,10 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     try:
-        return _run(sys.argv[1:] if arguments is None else arguments)
+        if arguments is None:
+            sys.unraisablehook = _show_unraisable
+            arguments = sys.argv[1:]
+        return _run(arguments)
     except KeyboardInterrupt:
-        # Nothing is imported here: a second Ctrl-C could interrupt that again.
-        print("\ndualqml: interrupted", file=sys.stderr)
+        _say_interrupted()
         return INTERRUPTED
 
 
@@ -112,11 +100,11 @@ def build_parser(chosen: str | None = None) -> "argparse.ArgumentParser":
     )
     parser.add_argument("--version", action="version", version=f"dualqml {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for entry in _TABLE:
-        below = commands.add_parser(entry.name, help=entry.summary)
-        if entry.name == chosen:
-            command = _load(entry)
-            below.description = f"{entry.summary}\n{command.details}"
+    for name, (group, summary) in _TABLE.items():
+        below = commands.add_parser(name, help=summary)
+        if name == chosen:
+            command = _load(group, name)
+            below.description = f"{summary}\n{command.details}"
             below.epilog = command.examples
             below.formatter_class = argparse.RawDescriptionHelpFormatter
             command.add_arguments(below)
@@ -124,21 +112,19 @@ def build_parser(chosen: str | None = None) -> "argparse.ArgumentParser":
     return parser
 
 
-def _load(entry: _Entry) -> "Command":
+def _load(group: str, name: str) -> "Command":
     import importlib
 
-    group = importlib.import_module(f"dualqml.cli.{entry.group}")
-    command: Command = group.COMMANDS[entry.name]
+    command: Command = importlib.import_module(f"dualqml.cli.{group}").COMMANDS[name]
     return command
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(arguments: "Sequence[str]") -> int:
     # No option before the name of a command takes a value.
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     options = build_parser(chosen).parse_args(arguments)
 
     import io
-    import os
     import signal
     import warnings
 
@@ -170,7 +156,7 @@ def _show_warning(
     category: type[Warning],
     filename: str,
     lineno: int,
-    file: TextIO | None = None,
+    file: "TextIO | None" = None,
     line: str | None = None,
 ) -> None:
     """Show warnings as sentences, without a line of code."""
@@ -178,3 +164,20 @@ def _show_warning(
     from dualqml.cli._output import say
 
     say(f"dualqml: warning: {printable(str(message))}", error=True)
+
+
+def _show_unraisable(lost: "sys.UnraisableHookArgs") -> None:
+    """End the process if Python could not raise the KeyboardInterrupt of a Ctrl-C.
+
+    Python only reports errors in callbacks of the garbage collection, and goes on.
+    Such callbacks run during every import.
+    """
+    if lost.exc_type is KeyboardInterrupt:
+        _say_interrupted()
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(lost)
+
+
+def _say_interrupted() -> None:
+    # Nothing is imported here: a second Ctrl-C could interrupt that.
+    print("\ndualqml: interrupted", file=sys.stderr, flush=True)
