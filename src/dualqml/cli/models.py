@@ -257,8 +257,8 @@ The model file is replaced whole; if anything goes wrong, the old one stays.""",
 The model is fitted to the subjects that stay, as if the others had never been
 there, and the file is replaced whole. Copies and backups of the old file are not
 changed: erase them yourself.""",
-        examples="""example:
-  dualqml remove people.dualqml "Ann Lee" """,
+        examples='''example:
+  dualqml remove people.dualqml "Ann Lee"''',
         add_arguments=_add_remove_arguments,
         run=remove,
     ),
