@@ -1,20 +1,29 @@
-# Everything happens in .venv, made on first use with every extra.
+# Everything happens in .venv, made on first use. The demo installs only what it needs;
+# all other targets install every extra.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO_READY := $(VENV)/.demo-ready
 READY := $(VENV)/.ready
 
 .PHONY: setup demo test test-cpus lint bench docs test-oldest clean
 
 setup: $(READY)
 
-$(READY): pyproject.toml
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[sdp,demo,faces,dev]"
+
+$(DEMO_READY): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[demo]"
 	touch $@
 
-demo: $(READY)
+# This includes the demo.
+$(READY): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[sdp,demo,faces,dev]"
+	touch $(DEMO_READY) $@
+
+demo: $(DEMO_READY)
 	$(BIN)/dualqml reproduce -m 2,4,6,8 --repeats 10 --out demo-results --resume
 
 # The report is opened in a real browser by a test.

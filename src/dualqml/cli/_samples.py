@@ -1,31 +1,27 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Samples for the commands of recognition: images, databases, embeddings."""
+"""Reading the samples that a command is given: images, databases, embeddings."""
 
 import argparse
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml.cli._output import say
-from dualqml.data import load_database
 from dualqml.exceptions import DatabaseError, MissingDependencyError
 
 
 class Labelled(NamedTuple):
-    """Samples and who is on them.
+    """Samples and their subjects.
 
     Attributes
     ----------
     name : str
-        What to call the data.
+        Name of the data.
     samples : ndarray of shape (n, height, width) or (n, p)
         Images or vectors.
     labels : list of str
-        Who is on them; empty where nobody said.
+        Subject of each sample; empty where they are not known.
     """
 
     name: str
@@ -33,41 +29,39 @@ class Labelled(NamedTuple):
     labels: list[str]
 
 
-def add_data_arguments(parser: argparse.ArgumentParser, *, optional: bool) -> None:
-    """Declare where labelled samples come from."""
-    parser.add_argument(
-        "data",
-        nargs="?",
-        help="a folder with one folder of images for each person, or any database of "
-        "dualqml reproduce" + (" (optional)" if optional else ""),
-    )
-    parser.add_argument("--root", type=Path, help="folder above those of the databases")
-    parser.add_argument(
-        "--embeddings",
-        type=Path,
-        metavar="FILE",
-        help="vectors instead of images: .npz with embeddings and labels, .npy with "
-        "--labels, or .parquet with a column subject",
-    )
-    parser.add_argument(
-        "--labels", type=Path, metavar="FILE", help="text file, a subject a line"
-    )
-    parser.add_argument(
-        "--photographs",
-        action="store_true",
-        help="find the face in every photograph and compute its embedding (needs "
-        "dualqml[faces]); DATA is a folder with a folder for each person",
-    )
-
-
 def read_labelled(options: argparse.Namespace) -> Labelled:
-    """Read what the arguments of `add_data_arguments` say."""
+    """Read the samples that the arguments of `add_data_arguments` name.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The parsed arguments.
+
+    Returns
+    -------
+    Labelled
+        Samples with labels.
+
+    Raises
+    ------
+    DatabaseError
+        The samples cannot be read, or have no labels.
+    """
+    data = _read_data(options)
+    if not data.labels:
+        raise DatabaseError(f"{data.name} does not say who is who; give --labels")
+    return data
+
+
+def _read_data(options: argparse.Namespace) -> Labelled:
     if (options.data is None) == (options.embeddings is None):
         raise DatabaseError("Give either a folder or database, or --embeddings")
     if options.embeddings is not None:
         return read_embeddings(options.embeddings, options.labels)
     if options.photographs:
         return _read_photographs(Path(options.data))
+    from dualqml.data import load_database
+
     database = load_database(options.data, options.root)
     name = Path(options.data).name or database.name
     return Labelled(name, database.images, database.labels.tolist())
@@ -80,9 +74,9 @@ def read_embeddings(path: Path, labels: Path | None = None) -> Labelled:
     ----------
     path : Path
         ``.npz`` with an array "embeddings" and perhaps "labels"; ``.npy``; or
-        ``.parquet``, whose columns are the numbers of the vectors, and "subject".
+        ``.parquet`` with a column for each coordinate and perhaps "subject".
     labels : Path, optional
-        Text file with the subject of each vector, one a line.
+        Text file with the subject of each vector, one per line.
 
     Returns
     -------
@@ -92,7 +86,7 @@ def read_embeddings(path: Path, labels: Path | None = None) -> Labelled:
     Raises
     ------
     DatabaseError
-        A file cannot be read or does not have what is needed.
+        A file cannot be read or lacks something.
     """
     kind = path.suffix.lower()
     names: Any = None
@@ -112,11 +106,9 @@ def read_embeddings(path: Path, labels: Path | None = None) -> Labelled:
             vectors, names = _read_parquet(path)
         else:
             raise DatabaseError(f"{path}: embeddings are .npz, .npy or .parquet files")
-    except DatabaseError:
+    except (DatabaseError, MissingDependencyError):
         raise
-    except MissingDependencyError:
-        raise
-    # NumPy's reader raises almost anything on files that are none of its own.
+    # NumPy's reader can raise almost any error if the file is not in its format.
     except Exception as error:
         raise DatabaseError(f"{path} cannot be read: {error}") from error
     if labels is not None:
@@ -171,7 +163,25 @@ def _read_photographs(folder: Path) -> Labelled:
 
 
 def read_probes(options: argparse.Namespace) -> tuple[list[str], Any]:
-    """Names and samples of the probes of verify, identify and enroll."""
+    """Read the samples that the arguments of `add_probe_arguments` name.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The parsed arguments.
+
+    Returns
+    -------
+    names : list of str
+        A name for each sample.
+    samples : ndarray or list of Path
+        Vectors, or files of images.
+
+    Raises
+    ------
+    DatabaseError
+        The samples cannot be read, or none are named.
+    """
     if options.embeddings is not None:
         if options.images:
             raise DatabaseError("Give either images or --embeddings, not both")
@@ -185,25 +195,3 @@ def read_probes(options: argparse.Namespace) -> tuple[list[str], Any]:
 
         return names, FaceEmbedder().fit_transform(options.images)
     return names, list(options.images)
-
-
-def add_probe_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where samples without labels come from."""
-    parser.add_argument("images", nargs="*", type=Path, help="image files")
-    parser.add_argument(
-        "--embeddings", type=Path, metavar="FILE", help="vectors instead of images"
-    )
-    parser.add_argument(
-        "--photographs",
-        action="store_true",
-        help="find the face and compute its embedding (needs dualqml[faces])",
-    )
-
-
-def print_answers(names: list[str], answers: Sequence[Any]) -> None:
-    """Print the answers of a recogniser as JSON, each with the name of its sample."""
-    records = [
-        {"image": name} | answer.as_dict()
-        for name, answer in zip(names, answers, strict=True)
-    ]
-    say(json.dumps(records, indent=2))

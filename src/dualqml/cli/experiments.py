@@ -1,0 +1,469 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Commands that measure methods on databases: reproduce, report and evaluate."""
+
+import argparse
+import os
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from dualqml.cli._arguments import (
+    Command,
+    add_data_arguments,
+    add_json_argument,
+    add_method_argument,
+    add_root_argument,
+)
+from dualqml.cli._output import ProgressLine, say, say_json
+from dualqml.exceptions import DatabaseError, StoreError
+
+if TYPE_CHECKING:
+    from dualqml.data import Database
+    from dualqml.experiments.output import Written
+    from dualqml.experiments.protocol import Experiment
+    from dualqml.experiments.runner import Summary
+
+
+def reproduce(options: argparse.Namespace) -> int:
+    """Run the units that have no result yet, then write tables and report."""
+    from dualqml.experiments.output import (
+        RESULTS_FILE,
+        describe_databases,
+        write_settings,
+    )
+    from dualqml.experiments.runner import run_experiment
+    from dualqml.experiments.store import ResultStore
+
+    if options.jobs < 1:
+        raise ValueError(f"--jobs must be at least 1, got {options.jobs}")
+    store_path = options.out / RESULTS_FILE
+    if store_path.exists() and not options.resume:
+        raise StoreError(
+            f"{store_path} is there already. Add --resume to go on with it, or choose "
+            "another folder with --out."
+        )
+    experiment = _experiment(options)
+    if not experiment.units:  # planned before anything is written
+        raise ValueError("There is nothing to run")
+    with ResultStore(store_path) as store:
+        write_settings(
+            options.out,
+            command=shlex.join(["dualqml", *_reproduce_words(options, experiment)]),
+            databases=describe_databases(experiment.databases),
+        )
+        shown = None if options.quiet else ProgressLine()
+        try:
+            summary = run_experiment(
+                experiment,
+                store,
+                n_jobs=options.jobs,
+                retry_failed=options.retry_failed,
+                progress=shown,
+            )
+        finally:
+            if shown is not None:
+                shown.close()
+    return _conclude(summary, experiment, options)
+
+
+def report(options: argparse.Namespace) -> int:
+    """Write the tables and the report again."""
+    from dualqml.experiments.output import write_output
+
+    _show(write_output(options.folder, with_paper=options.with_paper), options.json)
+    return 0
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Measure, write the report, print the table."""
+    from dualqml.cli._samples import read_labelled
+    from dualqml.experiments.open_set import MEASURES, evaluate_open_set
+    from dualqml.experiments.open_set_report import write_open_set
+
+    data = read_labelled(options)
+
+    def show(done: int, total: int) -> None:
+        say(f"division {done} of {total}", error=True)
+
+    found = evaluate_open_set(
+        data.samples,
+        data.labels,
+        name=data.name,
+        m=options.m,
+        strangers=options.strangers,
+        repeats=options.repeats,
+        seed=options.seed,
+        fpir=options.fpir,
+        progress=show,
+        method=options.method,
+    )
+    command = shlex.join(["dualqml", *_evaluate_words(options, data.name)])
+    page, text = write_open_set(found, options.out, command=command)
+    if options.json:
+        answer: dict[str, Any] = {
+            row: {name: float(found.values(row, name).mean()) for name in MEASURES}
+            for row in found.trials
+        }
+        if options.fpir is not None:
+            answer["thresholds"] = [
+                [asdict(check) for check in checks] for checks in found.thresholds
+            ]
+        say_json(answer)
+    else:
+        say(text)
+        say(f"Report: {page}")
+    return 0
+
+
+def _conclude(
+    summary: "Summary", experiment: "Experiment", options: argparse.Namespace
+) -> int:
+    """Write tables and report, say what failed, and return the exit code."""
+    from dualqml.experiments.output import write_output
+
+    n_units = len(experiment.units)
+    if summary.results:
+        _show(write_output(options.out, with_paper=options.with_paper), options.json)
+    for result in summary.failed[:5]:
+        unit = result.unit
+        say(
+            f"dualqml: {unit.database} m={unit.m} {unit.method}, repetition "
+            f"{unit.repetition}, failed: {result.reason}",
+            error=True,
+        )
+    if summary.interrupted:
+        say(
+            f"dualqml: interrupted after {len(summary.results)} of {n_units} units, "
+            f"which are kept in {options.out}. Go on with --resume.",
+            error=True,
+        )
+        return 130
+    if summary.failed:
+        say(
+            f"dualqml: {len(summary.failed)} of {n_units} units failed; the reasons "
+            "are in the report. --resume --retry-failed runs them again.",
+            error=True,
+        )
+        return 1
+    return 0
+
+
+def _show(written: "Written", as_json: bool) -> None:
+    """Print the tables, and where they and the report are."""
+    if as_json:
+        say_json(written.summary)
+        return
+    say(written.text)
+    say(f"Report: {written.report}")
+    say(f"Tables: {written.tables} (Markdown, LaTeX, CSV)")
+
+
+def _experiment(options: argparse.Namespace) -> "Experiment":
+    """Plan the experiment that the arguments describe."""
+    from dualqml.experiments.protocol import Experiment, Protocol
+
+    rows: tuple[int, ...] = ()
+    if options.protocol == "fixed":
+        if options.train_rows is None:
+            raise ValueError("--protocol fixed needs --train-rows")
+        try:
+            rows = _integers(options.train_rows.read_text())
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"{options.train_rows}: {error}") from error
+    experiment = Experiment(
+        databases=_databases(options),
+        sizes=options.m,
+        methods=options.methods,
+        repeats=options.repeats,
+        seed=options.seed,
+        photometry=options.photometry,
+        tune=options.tune,
+        protocol=Protocol(options.protocol, options.train_visits, rows),
+    )
+    for name in experiment.databases:
+        for m in experiment.skipped_sizes(name):
+            say(
+                f"dualqml: {name}: m={m} is left out, nothing would be left to test",
+                error=True,
+            )
+    return experiment
+
+
+def _databases(options: argparse.Namespace) -> "dict[str, Database]":
+    """Read the databases, and tell about copies and broken files."""
+    from dualqml.data import load_database
+
+    loaded: dict[str, Database] = {}
+    for argument in options.databases:
+        place, _, variant = argument.rpartition(":")
+        if variant != "distinct" or not place:
+            place = argument
+        on_error = "skip" if options.skip_broken else "raise"
+        database = load_database(place, options.root, on_error=on_error)
+        name = Path(place).name or database.name
+        if place != argument:
+            database, name = database.without_copies(), f"{name}:distinct"
+        elif copies := database.copies:
+            pairs = ", ".join(f"{a} of {b}" for a, b in list(copies.items())[:3])
+            say(
+                f"dualqml: {name}: {len(copies)} subjects are pixel copies of others "
+                f"({pairs}). Append :distinct to leave them out.",
+                error=True,
+            )
+        if database.skipped:
+            say(
+                f"dualqml: {name}: {len(database.skipped)} files could not be read and "
+                f"are left out, first {database.skipped[0]}",
+                error=True,
+            )
+        if name in loaded:
+            raise DatabaseError(
+                f"{name} is asked for twice, or two databases have this name"
+            )
+        loaded[name] = database
+    return loaded
+
+
+def _reproduce_words(
+    options: argparse.Namespace, experiment: "Experiment"
+) -> list[str]:
+    """List the words of a command that repeats this run, without private paths."""
+    from dualqml.extractors.methods import METHODS
+
+    words = ["reproduce", *experiment.databases]
+    if options.root is not None:
+        words += ["--root", "DIR"]
+    plain: dict[str, Any] = {
+        "-m": options.m and ",".join(map(str, options.m)),
+        "--methods": None
+        if options.methods == tuple(METHODS)
+        else ",".join(options.methods),
+        "--repeats": options.repeats,
+        "--seed": options.seed,
+        "--photometry": options.photometry,
+        "--protocol": options.protocol,
+    }
+    for flag, value in plain.items():
+        if value is not None:
+            words += [flag, str(value)]
+    if options.protocol == "visits":
+        words += ["--train-visits", ",".join(map(str, options.train_visits))]
+    if options.protocol == "fixed":
+        words += ["--train-rows", options.train_rows.name]
+    words += ["--skip-broken"] * options.skip_broken
+    return words + ["--tune"] * options.tune
+
+
+def _evaluate_words(options: argparse.Namespace, name: str) -> list[str]:
+    """List the words of a command that repeats this run, without private paths."""
+    words = ["evaluate"]
+    if options.embeddings is not None:
+        words += ["--embeddings", options.embeddings.name]
+        words += [] if options.labels is None else ["--labels", options.labels.name]
+    else:
+        words += [name] + ["--photographs"] * options.photographs
+        words += [] if options.root is None else ["--root", "DIR"]
+    words += ["-m", str(options.m)]
+    words += ["--method", options.method, "--strangers", f"{options.strangers:g}"]
+    words += ["--repeats", str(options.repeats), "--seed", str(options.seed)]
+    return words + ([] if options.fpir is None else ["--fpir", f"{options.fpir:g}"])
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        numbers = ()
+    if not numbers:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of whole numbers")
+    return numbers
+
+
+def _method_names(text: str) -> tuple[str, ...]:
+    from dualqml.extractors.methods import METHODS
+
+    known = {name.lower(): name for name in METHODS}
+    names = [word.strip() for word in text.split(",") if word.strip()]
+    for name in names:
+        if name.lower() not in known:
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is not a method; choose from {', '.join(METHODS)}"
+            )
+    if not names:
+        raise argparse.ArgumentTypeError("no method was named")
+    return tuple(dict.fromkeys(known[name.lower()] for name in names))
+
+
+def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
+    from dualqml.experiments.protocol import ProtocolKind
+    from dualqml.extractors.methods import METHODS
+    from dualqml.images.photometry import Photometry
+
+    parser.add_argument("databases", nargs="*", default=["orl"], metavar="DATABASES")
+    add_root_argument(parser)
+    parser.add_argument(
+        "-m",
+        type=_integers,
+        metavar="2,4,6,8",
+        help="training images of each person (default: the paper's)",
+    )
+    parser.add_argument(
+        "--methods",
+        type=_method_names,
+        default=tuple(METHODS),
+        metavar="LDA,ERE,...",
+        help=f"rows of the tables (default: all of {', '.join(METHODS)})",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=30, help="number of splits (default: 30)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("dualqml-results"),
+        help="folder of results, tables and report (default: dualqml-results)",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="continue with the results in --out"
+    )
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="run failed units again"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="number of processes (default: all cores)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the splits (default: 0)"
+    )
+    parser.add_argument(
+        "--photometry",
+        choices=get_args(Photometry),
+        default="unit-norm",
+        help="normalisation of light, the same for all methods (default: every image "
+        "is scaled to unit norm)",
+    )
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="the competitors too choose their parameters on the training set",
+    )
+    parser.add_argument(
+        "--protocol",
+        choices=get_args(ProtocolKind),
+        default="random",
+        help="train on random images (as in the paper), on visits, or on fixed rows "
+        "(default: random)",
+    )
+    parser.add_argument(
+        "--train-visits",
+        type=_integers,
+        default=(1,),
+        metavar="1",
+        help="training visits of --protocol visits (default: 1)",
+    )
+    parser.add_argument(
+        "--train-rows",
+        type=Path,
+        metavar="FILE",
+        help="file with the training rows of --protocol fixed, counted from 0",
+    )
+    parser.add_argument(
+        "--skip-broken",
+        action="store_true",
+        help="leave out images that cannot be read, instead of stopping",
+    )
+    _add_paper_argument(parser)
+    parser.add_argument("--quiet", action="store_true", help="do not show progress")
+    add_json_argument(parser)
+
+
+def _add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="the --out of dualqml reproduce")
+    _add_paper_argument(parser)
+    add_json_argument(parser)
+
+
+def _add_paper_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--with-paper",
+        action="store_true",
+        help="show the paper's own figures beside ours",
+    )
+
+
+def _add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data_arguments(parser)
+    parser.add_argument(
+        "-m", type=int, default=3, help="enrolled images of each person (default: 3)"
+    )
+    add_method_argument(parser)
+    parser.add_argument(
+        "--strangers",
+        type=float,
+        default=1 / 3,
+        help="share of the people who are strangers (default: 1/3)",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="number of divisions (default: 5)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the divisions (default: 0)"
+    )
+    parser.add_argument(
+        "--fpir",
+        type=float,
+        help="also set thresholds for this false positive identification rate, and "
+        "measure whether they keep it",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("dualqml-evaluation"),
+        help="folder of the report (default: dualqml-evaluation)",
+    )
+    add_json_argument(parser)
+
+
+COMMANDS = {
+    "reproduce": Command(
+        details="""\
+DATABASES are names known to "dualqml databases", or folders with one folder of
+images for each person, or .csv (path,subject[,visit]), .npz or .mat files.
+Without any, the embedded ORL faces are used. Append ":distinct" to leave out
+subjects that are pixel copies of others (feret:distinct).
+
+Every result is saved as soon as it is known. After a stop, run the same command
+with --resume to continue.
+Exit code: 0 all done, 1 some units failed, 2 wrong input, 130 interrupted.""",
+        examples="""examples:
+  dualqml reproduce
+  dualqml reproduce ar feret:distinct --root ~/databases --out results --resume
+  dualqml reproduce my-photos/ -m 2,4 --methods LDA,DualQML-W --repeats 10""",
+        add_arguments=_add_reproduce_arguments,
+        run=reproduce,
+    ),
+    "report": Command(
+        details="The experiment may have been stopped, or may still be running.",
+        examples="""example:
+  dualqml report dualqml-results --with-paper""",
+        add_arguments=_add_report_arguments,
+        run=report,
+    ),
+    "evaluate": Command(
+        details="""\
+Some people are enrolled with m images each, or with all but one if they have no
+more than m. The others are strangers. Each repetition divides the people again at
+random. The method is compared with the nearest neighbour and the class mean by the
+cosine of the input and, for images, of local descriptors.""",
+        examples="""examples:
+  dualqml evaluate people/ -m 3 --out evaluation
+  dualqml evaluate people/ -m 3 --fpir 0.01
+  dualqml evaluate --embeddings faces.npz -m 5 --repeats 10""",
+        add_arguments=_add_evaluate_arguments,
+        run=evaluate,
+    ),
+}

@@ -1,0 +1,196 @@
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dualqml.recognition import Recognizer
+from tests.cli.commands import probe, run
+from tests.people import make_people
+from tests.persistence.sealed import Forged
+
+
+def test_train(people, capsys):
+    path = people.parent / "new.dualqml"
+    assert run("train", people, "-o", path, "--fpir", 0.02) == 0
+    shown = capsys.readouterr()
+    trained = Recognizer.load(path)
+    assert shown.out == (
+        f"{path}: 8 subjects, 32 samples, threshold {trained.threshold:.4g}\n"
+    )
+    assert "too few for a rate of 0.02" in shown.err
+    assert trained.subjects() == [f"person {n:02d}" for n in range(8)]
+    assert (trained.calibration.kind, trained.calibration.target) == ("fpir", 0.02)
+    if os.name != "nt":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_train_json(people, capsys):
+    path = people.parent / "new.dualqml"
+    arguments = ["train", people, "-o", path, "--method", "LDA", "--threshold", 0.5]
+    assert run(*arguments, "--json") == 0
+    trained = Recognizer.load(path)
+    assert trained.method == "LDA"
+    assert json.loads(capsys.readouterr().out) == {
+        "model": str(path),
+        "model_id": trained.model_id,
+        "subjects": 8,
+        "samples": 32,
+        "threshold": 0.5,
+    }
+
+
+def test_remove_and_enroll(people, model, capsys):
+    assert run("remove", model, "person 03", "person 03") == 0
+    assert capsys.readouterr().out == "1 erased; 7 subjects are enrolled\n"
+    assert "person 03" not in Recognizer.load(model).subjects()
+    images = sorted((people / "person 03").glob("*.png"))
+    assert run("enroll", model, "Zoë Ó", *images) == 0
+    assert capsys.readouterr().out == "Zoë Ó: 4 samples; 8 subjects are enrolled\n"
+    assert len(Recognizer.load(model).samples("Zoë Ó")) == 4
+
+
+def test_remove_and_enroll_json(people, model, capsys):
+    assert run("remove", model, "person 03", "person 04", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "removed": 2,
+        "subjects": 6,
+        "model_id": Recognizer.load(model).model_id,
+    }
+    assert run("enroll", model, "person 05", probe(people, 5), "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "subject": "person 05",
+        "added": 1,
+        "subjects": 6,
+        "model_id": Recognizer.load(model).model_id,
+    }
+    assert len(Recognizer.load(model).samples("person 05")) == 5
+
+
+def test_subjects(model, capsys):
+    names = [f"person {n:02d}" for n in range(8)]
+    assert run("subjects", model) == 0
+    assert capsys.readouterr().out.splitlines() == names
+    assert run("subjects", model, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == dict.fromkeys(names, 4)
+
+
+def test_inspect(model, capsys):
+    loaded = Recognizer.load(model)
+    assert run("inspect", model, "--json") == 0
+    about = json.loads(capsys.readouterr().out)
+    assert about["model_id"] == loaded.model_id
+    assert about["calibration"] == loaded.calibration.as_dict()
+    expected = ("image", [32, 32], 8, 32, model.stat().st_size)
+    keys = ("inputs", "size", "subjects", "samples", "bytes")
+    assert tuple(about[key] for key in keys) == expected
+    assert run("inspect", model) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"model_id: {loaded.model_id}" in lines
+    assert lines[-1].startswith(f"calibration: threshold {loaded.threshold:.4g} for a")
+    assert "left out in turn" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "fpir", "target": None},
+        {"source": "\x1b]0;title\x07"},
+        {"source": "\u202e"},
+        {"threshold": "0.5"},
+    ],
+)
+def test_inspect_refuses_a_forged_calibration(model, capsys, change):
+    forged = Forged(model.read_bytes())
+    forged.state["calibration"]["dict"] |= change
+    model.write_bytes(forged.seal())
+    assert run("inspect", model) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert all(line.isprintable() for line in shown.err.splitlines())
+    assert "calibration." in shown.err
+
+
+def test_calibrate_on_other_people(people, model, capsys):
+    strangers = make_people(n_people=60, n_images=5, size=16, noise=0.1, seed=9)
+    file = people.parent / "strangers.npz"
+    # Without this, they would have the names of the enrolled.
+    renamed = np.char.add("stranger ", strangers.labels)
+    np.savez(file, images=strangers.images, labels=renamed)
+    assert run("calibrate", model, file, "--fpir", 0.05) == 0
+    shown = capsys.readouterr().out
+    assert "false positive identification rate of 0.05" in shown
+    assert "300 comparisons" in shown
+    assert Recognizer.load(model).calibration.target == 0.05
+    assert run("calibrate", model, file, "--fmr", 0.01, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["target"]) == ("fmr", 0.01)
+    assert found == Recognizer.load(model).calibration.as_dict()
+
+
+#: Enrols somebody, and waits for ever when the new file is to reach the disk.
+_SAVER = """
+import os, sys
+import numpy as np
+from dualqml.recognition import Recognizer
+
+recognizer = Recognizer.load(sys.argv[1])
+recognizer.enroll("Zed Secret", np.full((16, 16), 7, np.uint8))
+
+def wait(file):
+    print("written", flush=True)
+    sys.stdin.read()
+
+os.fsync = wait
+recognizer.save(sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kills of POSIX")
+@pytest.mark.parametrize("command", ["remove", "enroll", "calibrate"])
+def test_nothing_is_left_of_a_save_that_was_killed(people, model, command):
+    run_saver = [sys.executable, "-c", _SAVER, str(model)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(run_saver, **pipes) as saver:
+        assert saver.stdout.readline() == b"written\n"
+        (left,) = model.parent.glob(".people.dualqml.*.tmp")
+        assert b"Zed Secret" in left.read_bytes()
+        saver.kill()
+        saver.wait()
+    assert left.exists()
+    arguments = {
+        "remove": ["person 01"],
+        "enroll": ["person 01", probe(people, 1)],
+        "calibrate": ["--fpir", 0.5],
+    }
+    assert run(command, model, *arguments[command]) == 0
+    assert not left.exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+def test_permissions(model):
+    before = os.umask(0o002)
+    try:
+        assert run("remove", model, "person 01") == 0
+    finally:
+        os.umask(before)
+    lock = model.with_name(".people.dualqml.lock")
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o664
+    assert stat.S_IMODE(model.stat().st_mode) == 0o600
+
+
+def test_wrong_input_leaves_the_model_alone(people, model, capsys):
+    before = model.read_bytes()
+    (people / "broken.png").write_text("no image")
+    assert run("enroll", model, "Ann", people / "broken.png") == 2
+    assert "broken.png" in capsys.readouterr().err
+    assert run("remove", model, "person 01", "nobody") == 2
+    assert "'nobody' is not enrolled" in capsys.readouterr().err
+    assert run("train", people / "person 00", "-o", model) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    assert run("calibrate", model, "--fpir", 2) == 2
+    assert "between 0" in capsys.readouterr().err
+    assert model.read_bytes() == before
