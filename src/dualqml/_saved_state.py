@@ -39,7 +39,6 @@ _MOST_PLAIN = 1_000
 #: Values of a large array that are looked at together.
 _BLOCK = 1 << 20
 
-
 #: Where a value is: names of parameters and attributes, keys and places in lists.
 #: A text would be copied for every value, and names in a file may be very long.
 Path = tuple[str, ...]
@@ -91,67 +90,6 @@ class Kind:
             self.finite or other.finite,
             self.axes or other.axes,
         )
-
-
-def check_kind(value: Any, kind: Kind, path: Path, *, values: bool = True) -> None:
-    """Refuse a value that is not what it must be.
-
-    Parameters
-    ----------
-    value : object
-        The value.
-    kind : Kind
-        What it must be.
-    path : tuple of str
-        Where it is, for messages.
-    values : bool, default=True
-        Whether to look at all numbers of arrays.
-
-    Raises
-    ------
-    ValueProblem
-        It is something else.
-    """
-    if not kind.holds(value):
-        raise ValueProblem(path, f"is not {kind.name}")
-    looked_at = values and kind.finite and isinstance(value, np.ndarray)
-    if looked_at and not _all_finite(value):
-        raise ValueProblem(path, "has numbers that are not finite")
-
-
-def check_fields(record: Any, kinds: Mapping[str, Kind], path: Path) -> None:
-    """Refuse a dictionary that does not have exactly the fields that it must have.
-
-    Parameters
-    ----------
-    record : object
-        The dictionary.
-    kinds : dict of str to Kind
-        Its fields.
-    path : tuple of str
-        Where it is, for messages.
-
-    Raises
-    ------
-    ValueProblem
-        It is something else, or one of its fields is.
-    """
-    if not isinstance(record, dict):
-        raise ValueProblem(path, "does not have the fields it should")
-    for name in kinds:
-        if name not in record:
-            raise ValueProblem((*path, name), "is missing")
-    for name, value in record.items():
-        if name not in kinds:
-            raise ValueProblem((*path, name), "is a field that is not known")
-        check_kind(value, kinds[name], (*path, name))
-
-
-def _all_finite(array: NDArray[Any]) -> bool:
-    # Block by block, as the answer takes a byte for each number.
-    flat = array.reshape(-1, order="A")
-    starts = range(0, flat.size, _BLOCK)
-    return all(np.isfinite(flat[start : start + _BLOCK]).all() for start in starts)
 
 
 def array_of(
@@ -283,42 +221,6 @@ LINE = Kind(
     lambda v: type(v) is str and len(v) <= _MOST_PLAIN and v.isprintable(),
 )
 
-
-def expect(holds: bool, path: Path, name: str, what: str) -> None:
-    """Refuse an attribute unless something holds."""
-    if not holds:
-        raise ValueProblem((*path, name), what)
-
-
-def expect_equal(
-    found: int, wanted: int, path: Path, name: str, unit: str, source: str
-) -> None:
-    what = f"has {found} {unit}, but for {source} it needs {wanted}"
-    expect(found == wanted, path, name, what)
-
-
-def expect_codes(codes: NDArray[Any], size: int, path: Path, name: str) -> None:
-    """Refuse codes unless they are 0 to size - 1, each of them used."""
-    # In this order: counting takes memory by the largest code and by nothing stated.
-    holds = (
-        0 < size <= codes.size
-        and codes.min() == 0
-        and codes.max() == size - 1
-        and bool(np.bincount(codes, minlength=size).all())
-    )
-    what = f"does not have the whole numbers from 0 to {size - 1}, each at least once"
-    expect(holds, path, name, what)
-
-
-def asked(question: Callable[[], Any], path: Path) -> Any:
-    """An answer that depends on parameters, which may be anything."""
-    try:
-        return question()
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        what = f"has parameters that do not fit: {error}"
-        raise ValueProblem(path, what) from error
-
-
 #: What `set_output` leaves.
 _CONTAINER = one_of(("default", "pandas", "polars"))
 OUTPUT: Mapping[str, Kind] = {
@@ -369,6 +271,60 @@ def fitted(**attributes: Kind) -> Saved:
     return STATELESS.extended(n_features_in_=COUNT, **attributes)
 
 
+def check_kind(value: Any, kind: Kind, path: Path, *, values: bool = True) -> None:
+    """Refuse a value that is not what it must be.
+
+    Parameters
+    ----------
+    value : object
+        The value.
+    kind : Kind
+        What it must be.
+    path : tuple of str
+        Where it is, for messages.
+    values : bool, default=True
+        Whether to look at all numbers of arrays.
+
+    Raises
+    ------
+    ValueProblem
+        It is something else.
+    """
+    if not kind.holds(value):
+        raise ValueProblem(path, f"is not {kind.name}")
+    looked_at = values and kind.finite and isinstance(value, np.ndarray)
+    if looked_at and not _all_finite(value):
+        raise ValueProblem(path, "has numbers that are not finite")
+
+
+def check_fields(record: Any, kinds: Mapping[str, Kind], path: Path) -> None:
+    """Refuse a dictionary that does not have exactly the fields that it must have.
+
+    Parameters
+    ----------
+    record : object
+        The dictionary.
+    kinds : dict of str to Kind
+        Its fields.
+    path : tuple of str
+        Where it is, for messages.
+
+    Raises
+    ------
+    ValueProblem
+        It is something else, or one of its fields is.
+    """
+    if not isinstance(record, dict):
+        raise ValueProblem(path, "does not have the fields it should")
+    for name in kinds:
+        if name not in record:
+            raise ValueProblem((*path, name), "is missing")
+    for name, value in record.items():
+        if name not in kinds:
+            raise ValueProblem((*path, name), "is a field that is not known")
+        check_kind(value, kinds[name], (*path, name))
+
+
 def check_shapes(made: Any, saved: Saved, path: Path) -> None:
     """Raise if arrays of an object do not fit together.
 
@@ -411,3 +367,45 @@ def check_shapes(made: Any, saved: Saved, path: Path) -> None:
             expect(size == wanted, path, name, what)
     if "n_classes" in known:
         expect(known["n_classes"][0] > 0, path, "classes_", "is empty")
+
+
+def expect(holds: bool, path: Path, name: str, what: str) -> None:
+    """Refuse an attribute unless something holds."""
+    if not holds:
+        raise ValueProblem((*path, name), what)
+
+
+def expect_equal(
+    found: int, wanted: int, path: Path, name: str, unit: str, source: str
+) -> None:
+    what = f"has {found} {unit}, but for {source} it needs {wanted}"
+    expect(found == wanted, path, name, what)
+
+
+def expect_codes(codes: NDArray[Any], size: int, path: Path, name: str) -> None:
+    """Refuse codes unless they are 0 to size - 1, each of them used."""
+    # In this order: counting takes memory by the largest code and by nothing stated.
+    holds = (
+        0 < size <= codes.size
+        and codes.min() == 0
+        and codes.max() == size - 1
+        and bool(np.bincount(codes, minlength=size).all())
+    )
+    what = f"does not have the whole numbers from 0 to {size - 1}, each at least once"
+    expect(holds, path, name, what)
+
+
+def asked(question: Callable[[], Any], path: Path) -> Any:
+    """An answer that depends on parameters, which may be anything."""
+    try:
+        return question()
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        what = f"has parameters that do not fit: {error}"
+        raise ValueProblem(path, what) from error
+
+
+def _all_finite(array: NDArray[Any]) -> bool:
+    # Block by block, as the answer takes a byte for each number.
+    flat = array.reshape(-1, order="A")
+    starts = range(0, flat.size, _BLOCK)
+    return all(np.isfinite(flat[start : start + _BLOCK]).all() for start in starts)

@@ -83,36 +83,6 @@ def signed_root_features(
     return _by_chunks(X, components, ranks, signed_roots)
 
 
-def _by_chunks(
-    X: NDArray[np.floating],
-    components: Array,
-    ranks: NDArray[np.int64],
-    features: Callable[[Array], Array],
-) -> Array:
-    """Apply a function of the factors' responses, (factors, samples), in chunks."""
-    out = np.empty((X.shape[0], ranks.size))
-    step = max(16, _PRODUCT_BYTES // (8 * max(components.shape[0], 1)))
-    for start in range(0, X.shape[0], step):
-        chunk = X[start : start + step].astype(np.float64, copy=False)
-        out[start : start + step] = features(components @ chunk.T).T
-    return out
-
-
-def _class_sums(rows: Array, ranks: NDArray[np.int64]) -> Array:
-    """Sums over the rows of each class; zero for a class without rows."""
-    # Factors along the rows: those of one class are added row by row.
-    if (ranks == 1).all():
-        return rows
-    held = ranks > 0
-    starts = (np.cumsum(ranks) - ranks)[held]
-    if held.all():
-        return np.asarray(np.add.reduceat(rows, starts, axis=0))
-    out = np.zeros((ranks.size, rows.shape[1]))
-    if held.any():
-        out[held] = np.add.reduceat(rows, starts, axis=0)
-    return out
-
-
 def profile_gallery(
     features: Array, codes: Index, *, own_weight: float, centre: bool
 ) -> tuple[Array, Array | None]:
@@ -148,3 +118,33 @@ def profile_gallery(
 def centred(features: Array, mean: Array | None) -> Array:
     """Features of probes about the mean of the training features, if there is one."""
     return features if mean is None else features - mean
+
+
+def _by_chunks(
+    X: NDArray[np.floating],
+    components: Array,
+    ranks: NDArray[np.int64],
+    features: Callable[[Array], Array],
+) -> Array:
+    """Apply a function of the factors' responses, (factors, samples), in chunks."""
+    out = np.empty((X.shape[0], ranks.size))
+    step = max(16, _PRODUCT_BYTES // (8 * max(components.shape[0], 1)))
+    for start in range(0, X.shape[0], step):
+        chunk = X[start : start + step].astype(np.float64, copy=False)
+        out[start : start + step] = features(components @ chunk.T).T
+    return out
+
+
+def _class_sums(rows: Array, ranks: NDArray[np.int64]) -> Array:
+    """Sums over the rows of each class; zero for a class without rows."""
+    # Factors along the rows: those of one class are added row by row.
+    if (ranks == 1).all():
+        return rows
+    held = ranks > 0
+    starts = (np.cumsum(ranks) - ranks)[held]
+    if held.all():
+        return np.asarray(np.add.reduceat(rows, starts, axis=0))
+    out = np.zeros((ranks.size, rows.shape[1]))
+    if held.any():
+        out[held] = np.add.reduceat(rows, starts, axis=0)
+    return out

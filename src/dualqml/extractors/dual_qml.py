@@ -51,11 +51,11 @@ from dualqml.extractors.tuning import check_search_results, search_results, spre
 
 Features = Literal["quadratic", "signed-root"]
 
+Rule = Literal["cosine", "max"]
+
 #: Samples this short beside the longest count as zero vectors: they are what rounding
 #: leaves of an image without contrast.
 _ZERO_NORM = 1e-12
-
-Rule = Literal["cosine", "max"]
 
 
 class DualQML(SupervisedExtractor):
@@ -214,16 +214,6 @@ class DualQML(SupervisedExtractor):
         self.zero_samples = zero_samples
         self.n_jobs = n_jobs
 
-    def _fit(self, data: Array, codes: Index) -> None:
-        self._fit_at(data, codes, self.lam)
-
-    def _features(self, data: Array) -> Array:
-        if self.mean_responses_ is None:
-            return quadratic_features(data, self.components_, self.ranks_)
-        return signed_root_features(
-            data, self.components_, self.ranks_, self.mean_responses_
-        )
-
     def quadratic_matrix(self, label: Any) -> Array:
         """The full matrix P_c of one class.
 
@@ -249,12 +239,8 @@ class DualQML(SupervisedExtractor):
         factor = self.components_[end - int(self.ranks_[c]) : end]
         return np.asarray(factor.T @ factor)
 
-    def _data_lam(self, data: Array, lam: float) -> float:
-        """The lambda to use on the data as given."""
-        if self.lam_scale == "none":
-            return float(lam)
-        mean_squared_norm = float(np.einsum("ij,ij->", data, data)) / data.shape[0]
-        return float(lam) / mean_squared_norm**2
+    def _fit(self, data: Array, codes: Index) -> None:
+        self._fit_at(data, codes, self.lam)
 
     def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
         """Learn the matrices of all classes at one lambda, and certify them."""
@@ -299,6 +285,24 @@ class DualQML(SupervisedExtractor):
                 stacklevel=5,
             )
 
+    def _features(self, data: Array) -> Array:
+        if self.mean_responses_ is None:
+            return quadratic_features(data, self.components_, self.ranks_)
+        return signed_root_features(
+            data, self.components_, self.ranks_, self.mean_responses_
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.classes_.size)
+
+    def _data_lam(self, data: Array, lam: float) -> float:
+        """The lambda to use on the data as given."""
+        if self.lam_scale == "none":
+            return float(lam)
+        mean_squared_norm = float(np.einsum("ij,ij->", data, data)) / data.shape[0]
+        return float(lam) / mean_squared_norm**2
+
     def _used_samples(self, data: Array, rows: Index | None = None) -> Index:
         """The samples that can satisfy x'Px >= 1: all that are not zero.
 
@@ -318,10 +322,6 @@ class DualQML(SupervisedExtractor):
             warnings.warn(message, UserWarning, stacklevel=6)
         return used
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.classes_.size)
-
     def _check_saved(self, path: Path) -> None:
         """Every factor belongs to a class."""
         ranks, n_rows = self.ranks_, self.components_.shape[0]
@@ -330,45 +330,6 @@ class DualQML(SupervisedExtractor):
         right = ranks.max() <= n_rows and ranks.sum() == n_rows
         what = f"does not add up to the {n_rows} rows of components_"
         expect(bool(right), path, "ranks_", what)
-
-
-def class_members(codes: Index, n_classes: int) -> list[Index]:
-    """For each class, the indices of its samples in rising order."""
-    order = np.argsort(codes, kind="stable")
-    counts = np.bincount(codes, minlength=n_classes)
-    return np.split(order, np.cumsum(counts)[:-1])
-
-
-def _zero_message(rows: Index) -> str:
-    shown = ", ".join(str(row) for row in rows[:10])
-    more = "" if len(rows) <= 10 else f" and {len(rows) - 10} more"
-    return (
-        "The constraint x'Px >= 1 has no solution for zero vectors: "
-        f"rows {shown}{more} of X get none. Remove these rows or check the "
-        "preprocessing (an image without contrast becomes zero when its mean is "
-        "removed)."
-    )
-
-
-def _inaccurate_message(
-    certificate: Certificate, unbounded: NDArray[np.bool_], tol: float
-) -> str:
-    solved = certificate.worst <= tol
-    message = (
-        f"{int((~solved).sum())} of {solved.size} classes are not proven to be within "
-        f"tol={tol:g}: the largest bound of the relative duality gap is "
-        f"{certificate.gap.max():.1e}, of the constraint violation "
-        f"{certificate.violation.max():.1e}."
-    )
-    if unbounded.any():
-        message += (
-            f" For {int(unbounded.sum())} of them only because rounding may have done "
-            "that much: the gap that was computed is smaller."
-        )
-    return message + (
-        " Scale the samples to similar norms, choose a less extreme lam, or allow a "
-        "larger tol or more max_iter."
-    )
 
 
 class DualQMLClassifier(ClassifierMixin, DualQML):
@@ -506,18 +467,6 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         self.own_weight = own_weight
         self.centre = centre
 
-    def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
-        super()._fit_at(data, codes, lam)
-        self.training_features_ = self.training_mean_ = self.training_codes_ = None
-        if self.rule == "cosine":
-            self.training_features_, self.training_mean_ = profile_gallery(
-                self._features(data),
-                codes,
-                own_weight=self.own_weight,
-                centre=self.centre,
-            )
-            self.training_codes_ = codes
-
     def decision_function(self, X: ArrayLike) -> Array:
         """Score of every class; the larger, the more like it.
 
@@ -560,6 +509,18 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         gallery, codes = self.training_features_, self.training_codes_
         return np.asarray(self.classes_[decide(self.rule, features, gallery, codes)])
 
+    def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
+        super()._fit_at(data, codes, lam)
+        self.training_features_ = self.training_mean_ = self.training_codes_ = None
+        if self.rule == "cosine":
+            self.training_features_, self.training_mean_ = profile_gallery(
+                self._features(data),
+                codes,
+                own_weight=self.own_weight,
+                centre=self.centre,
+            )
+            self.training_codes_ = codes
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # Even functions of x: alone they cannot tell x from -x.
@@ -576,33 +537,6 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         expect(both, path, "training_codes_", what)
         if codes is not None:
             expect_codes(codes, self.classes_.size, path, "training_codes_")
-
-
-def decide(
-    rule: Rule, features: Array, gallery: Array | None, codes: Index | None
-) -> Index:
-    """Class of each feature vector by one of the paper's two rules.
-
-    Parameters
-    ----------
-    rule : {"cosine", "max"}
-        The rule.
-    features : ndarray of shape (n_samples, n_classes)
-        Features, centred if the gallery is.
-    gallery : ndarray of shape (n_training, n_classes) or None
-        Those of the training samples at unit norm (rule "cosine").
-    codes : ndarray of shape (n_training,) or None
-        Their classes (rule "cosine").
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Class numbers.
-    """
-    if rule == "max" or gallery is None or codes is None:
-        # Equation (14).
-        return features.argmax(axis=1)
-    return np.asarray(codes[nearest(features, gallery)])
 
 
 class DualQMLClassifierCV(DualQMLClassifier):
@@ -724,6 +658,13 @@ class DualQMLClassifierCV(DualQMLClassifier):
         cv_results_=DICT,
     )
 
+    # The exact solver that can follow a path is the only one used here, and the
+    # decision is the paper's.
+    solver = "newton"
+    features = "quadratic"
+    own_weight = 1.0
+    centre = False
+
     def __init__(
         self,
         lams: Sequence[float] = (0.1, 0.32, 1.0, 3.2, 10.0, 32.0, 100.0),
@@ -746,13 +687,6 @@ class DualQMLClassifierCV(DualQMLClassifier):
         self.zero_samples = zero_samples
         self.n_jobs = n_jobs
         self.random_state = random_state
-
-    # The exact solver that can follow a path is the only one used here, and the
-    # decision is the paper's.
-    solver = "newton"
-    features = "quadratic"
-    own_weight = 1.0
-    centre = False
 
     def _fit(self, data: Array, codes: Index) -> None:
         lams = np.asarray(self.lams, dtype=np.float64)
@@ -780,10 +714,6 @@ class DualQMLClassifierCV(DualQMLClassifier):
         self.best_lam_, self.best_params_ = float(lams[best]), candidates[best]
         self.best_score_ = float(accuracies[:, best].mean())
         self._fit_at(data, codes, self.best_lam_)
-
-    def _check_saved(self, path: Path) -> None:
-        super()._check_saved(path)
-        check_search_results(self.cv_results_, path)
 
     def _fold_errors(
         self, data: Array, codes: Index, train: Index, held_out: Index, lams: Array
@@ -813,3 +743,73 @@ class DualQMLClassifierCV(DualQMLClassifier):
             decided = decide(self.rule, features, gallery, fold_codes)
             errors[position] = np.mean(present[decided] != codes[held_out])
         return errors
+
+    def _check_saved(self, path: Path) -> None:
+        super()._check_saved(path)
+        check_search_results(self.cv_results_, path)
+
+
+def decide(
+    rule: Rule, features: Array, gallery: Array | None, codes: Index | None
+) -> Index:
+    """Class of each feature vector by one of the paper's two rules.
+
+    Parameters
+    ----------
+    rule : {"cosine", "max"}
+        The rule.
+    features : ndarray of shape (n_samples, n_classes)
+        Features, centred if the gallery is.
+    gallery : ndarray of shape (n_training, n_classes) or None
+        Those of the training samples at unit norm (rule "cosine").
+    codes : ndarray of shape (n_training,) or None
+        Their classes (rule "cosine").
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Class numbers.
+    """
+    if rule == "max" or gallery is None or codes is None:
+        # Equation (14).
+        return features.argmax(axis=1)
+    return np.asarray(codes[nearest(features, gallery)])
+
+
+def class_members(codes: Index, n_classes: int) -> list[Index]:
+    """For each class, the indices of its samples in rising order."""
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=n_classes)
+    return np.split(order, np.cumsum(counts)[:-1])
+
+
+def _zero_message(rows: Index) -> str:
+    shown = ", ".join(str(row) for row in rows[:10])
+    more = "" if len(rows) <= 10 else f" and {len(rows) - 10} more"
+    return (
+        "The constraint x'Px >= 1 has no solution for zero vectors: "
+        f"rows {shown}{more} of X get none. Remove these rows or check the "
+        "preprocessing (an image without contrast becomes zero when its mean is "
+        "removed)."
+    )
+
+
+def _inaccurate_message(
+    certificate: Certificate, unbounded: NDArray[np.bool_], tol: float
+) -> str:
+    solved = certificate.worst <= tol
+    message = (
+        f"{int((~solved).sum())} of {solved.size} classes are not proven to be within "
+        f"tol={tol:g}: the largest bound of the relative duality gap is "
+        f"{certificate.gap.max():.1e}, of the constraint violation "
+        f"{certificate.violation.max():.1e}."
+    )
+    if unbounded.any():
+        message += (
+            f" For {int(unbounded.sum())} of them only because rounding may have done "
+            "that much: the gap that was computed is smaller."
+        )
+    return message + (
+        " Scale the samples to similar norms, choose a less extreme lam, or allow a "
+        "larger tol or more max_iter."
+    )

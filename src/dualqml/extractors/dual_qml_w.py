@@ -168,53 +168,6 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self.tol = tol
         self.n_jobs = n_jobs
 
-    def _fit(self, data: Array, codes: Index) -> None:
-        self._fit_samples(self._metric(1.0, 1.0)._prepare(data), codes)
-
-    def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
-        metric = self._metric(self.rho, self.width)
-        self._fit_at(
-            metric, metric._coordinate_system(samples), codes, self.lam, self.rule
-        )
-
-    def _metric(self, rho: float, width: float) -> WithinMetric:
-        return WithinMetric(
-            rho=rho,
-            kernel=self.kernel,
-            width=width,
-            image_shape=self.image_shape,
-            kappa=self.kappa,
-            descriptor=self.descriptor,
-        )
-
-    def _fit_at(
-        self,
-        metric: WithinMetric,
-        system: CoordinateSystem,
-        codes: Index,
-        lam: float,
-        rule: Rule,
-    ) -> None:
-        """Learn the metric, and in it the matrices of all classes."""
-        self.metric_ = metric
-        self.metric_.n_features_in_ = self.n_features_in_
-        self.metric_.classes_ = self.classes_
-        coordinates = self.metric_._learn(system, codes)
-        self.qml_ = DualQMLClassifier(
-            lam,
-            rule=rule,
-            features="signed-root",
-            own_weight=self.own_weight,
-            centre=True,
-            tol=self.tol,
-            # A sample in the very centre has no direction, and no constraint.
-            zero_samples="ignore",
-            n_jobs=self.n_jobs,
-        ).fit(coordinates, self.classes_[codes])
-
-    def _features(self, data: Array) -> Array:
-        return np.asarray(self.qml_.transform(self.metric_._features(data)))
-
     def decision_function(self, X: ArrayLike) -> Array:
         """Score of every class; the larger, the more like it.
 
@@ -248,6 +201,53 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         """
         coordinates = self._coordinates(X)
         return self.qml_.predict(coordinates)
+
+    def _fit(self, data: Array, codes: Index) -> None:
+        self._fit_samples(self._metric(1.0, 1.0)._prepare(data), codes)
+
+    def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
+        metric = self._metric(self.rho, self.width)
+        self._fit_at(
+            metric, metric._coordinate_system(samples), codes, self.lam, self.rule
+        )
+
+    def _fit_at(
+        self,
+        metric: WithinMetric,
+        system: CoordinateSystem,
+        codes: Index,
+        lam: float,
+        rule: Rule,
+    ) -> None:
+        """Learn the metric, and in it the matrices of all classes."""
+        self.metric_ = metric
+        self.metric_.n_features_in_ = self.n_features_in_
+        self.metric_.classes_ = self.classes_
+        coordinates = self.metric_._learn(system, codes)
+        self.qml_ = DualQMLClassifier(
+            lam,
+            rule=rule,
+            features="signed-root",
+            own_weight=self.own_weight,
+            centre=True,
+            tol=self.tol,
+            # A sample in the very centre has no direction, and no constraint.
+            zero_samples="ignore",
+            n_jobs=self.n_jobs,
+        ).fit(coordinates, self.classes_[codes])
+
+    def _metric(self, rho: float, width: float) -> WithinMetric:
+        return WithinMetric(
+            rho=rho,
+            kernel=self.kernel,
+            width=width,
+            image_shape=self.image_shape,
+            kappa=self.kappa,
+            descriptor=self.descriptor,
+        )
+
+    def _features(self, data: Array) -> Array:
+        return np.asarray(self.qml_.transform(self.metric_._features(data)))
 
     def _coordinates(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
@@ -492,10 +492,6 @@ class DualQMLWCV(DualQMLW):
         metric = self._metric(self.best_rho_, self.best_width_)
         self._fit_at(metric, system, codes, self.best_lam_, self.best_rule_)
 
-    def _check_saved(self, path: Path) -> None:
-        super()._check_saved(path)
-        check_search_results(self.cv_results_, path)
-
     def _losses(
         self,
         system: CoordinateSystem,
@@ -553,6 +549,10 @@ class DualQMLWCV(DualQMLW):
             training, own, own_weight=self.own_weight, centre=True
         )
         return class_similarities(centred(probes, mean), profiles, own, probes.shape[1])
+
+    def _check_saved(self, path: Path) -> None:
+        super()._check_saved(path)
+        check_search_results(self.cv_results_, path)
 
 
 def _params(rule: Rule, rho: float, lam: float, width: float) -> dict[str, Any]:

@@ -33,78 +33,6 @@ Metric = Literal["cosine", "euclidean"]
 _SIMILARITY_BYTES = 8_000_000
 
 
-def nearest(queries: Array, gallery: Array, metric: Metric = "cosine") -> Index:
-    """Index of the most similar gallery row; ties go to the lowest index.
-
-    Parameters
-    ----------
-    queries : ndarray of shape (n_queries, n_features)
-        Feature vectors.
-    gallery : ndarray of shape (n_gallery, n_features)
-        Feature vectors; of unit norm, from :func:`unit_rows`, for the cosine.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        The similarity.
-
-    Returns
-    -------
-    ndarray of shape (n_queries,)
-        Rows of the gallery.
-    """
-    out = np.empty(queries.shape[0], dtype=np.intp)
-    for rows, similarity in _similarities(queries, gallery, metric):
-        out[rows] = similarity.argmax(axis=1)
-    return out
-
-
-def class_similarities(
-    queries: Array,
-    gallery: Array,
-    codes: Index,
-    n_classes: int,
-    metric: Metric = "cosine",
-) -> Array:
-    """Largest similarity to the gallery rows of each class.
-
-    Parameters
-    ----------
-    queries : ndarray of shape (n_queries, n_features)
-        Feature vectors.
-    gallery : ndarray of shape (n_gallery, n_features)
-        Feature vectors; of unit norm, from :func:`unit_rows`, for the cosine.
-    codes : ndarray of shape (n_gallery,)
-        Class of each gallery row, 0 to n_classes - 1, every class present.
-    n_classes : int
-        Number of classes.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        The similarity.
-
-    Returns
-    -------
-    ndarray of shape (n_queries, n_classes)
-        Cosines, or minus squared distances.
-    """
-    order = np.argsort(codes, kind="stable")
-    counts = np.bincount(codes, minlength=n_classes)
-    starts = np.cumsum(counts) - counts
-    out = np.empty((queries.shape[0], n_classes))
-    for rows, similarity in _similarities(queries, gallery[order], metric):
-        out[rows] = np.maximum.reduceat(similarity, starts, axis=1)
-    return out
-
-
-def _similarities(
-    queries: Array, gallery: Array, metric: Metric
-) -> Iterator[tuple[slice, Array]]:
-    step = max(1, _SIMILARITY_BYTES // (8 * gallery.shape[0]))
-    for start in range(0, queries.shape[0], step):
-        rows = slice(start, start + step)
-        part = queries[rows]
-        if metric == "cosine":
-            yield rows, unit_rows(part) @ gallery.T
-        else:
-            yield rows, -squared_distances(part, gallery)
-
-
 class NearestSample(ClassifierMixin, BaseEstimator):
     """Classify by the most similar training sample.
 
@@ -228,3 +156,75 @@ class NearestSample(ClassifierMixin, BaseEstimator):
     def _check_saved(self, path: Path) -> None:
         """Every sample is of a class, and every class has a sample."""
         expect_codes(self.codes_, self.classes_.size, path, "codes_")
+
+
+def nearest(queries: Array, gallery: Array, metric: Metric = "cosine") -> Index:
+    """Index of the most similar gallery row; ties go to the lowest index.
+
+    Parameters
+    ----------
+    queries : ndarray of shape (n_queries, n_features)
+        Feature vectors.
+    gallery : ndarray of shape (n_gallery, n_features)
+        Feature vectors; of unit norm, from :func:`unit_rows`, for the cosine.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        The similarity.
+
+    Returns
+    -------
+    ndarray of shape (n_queries,)
+        Rows of the gallery.
+    """
+    out = np.empty(queries.shape[0], dtype=np.intp)
+    for rows, similarity in _similarities(queries, gallery, metric):
+        out[rows] = similarity.argmax(axis=1)
+    return out
+
+
+def class_similarities(
+    queries: Array,
+    gallery: Array,
+    codes: Index,
+    n_classes: int,
+    metric: Metric = "cosine",
+) -> Array:
+    """Largest similarity to the gallery rows of each class.
+
+    Parameters
+    ----------
+    queries : ndarray of shape (n_queries, n_features)
+        Feature vectors.
+    gallery : ndarray of shape (n_gallery, n_features)
+        Feature vectors; of unit norm, from :func:`unit_rows`, for the cosine.
+    codes : ndarray of shape (n_gallery,)
+        Class of each gallery row, 0 to n_classes - 1, every class present.
+    n_classes : int
+        Number of classes.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        The similarity.
+
+    Returns
+    -------
+    ndarray of shape (n_queries, n_classes)
+        Cosines, or minus squared distances.
+    """
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=n_classes)
+    starts = np.cumsum(counts) - counts
+    out = np.empty((queries.shape[0], n_classes))
+    for rows, similarity in _similarities(queries, gallery[order], metric):
+        out[rows] = np.maximum.reduceat(similarity, starts, axis=1)
+    return out
+
+
+def _similarities(
+    queries: Array, gallery: Array, metric: Metric
+) -> Iterator[tuple[slice, Array]]:
+    step = max(1, _SIMILARITY_BYTES // (8 * gallery.shape[0]))
+    for start in range(0, queries.shape[0], step):
+        rows = slice(start, start + step)
+        part = queries[rows]
+        if metric == "cosine":
+            yield rows, unit_rows(part) @ gallery.T
+        else:
+            yield rows, -squared_distances(part, gallery)

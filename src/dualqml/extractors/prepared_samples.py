@@ -196,17 +196,6 @@ class ProductCache:
             del self._blocks[pair]
 
 
-def _bucket_of(subject: str) -> int:
-    return zlib.crc32(subject.encode()) % _N_BUCKETS
-
-
-def _bucket_order(parts: Mapping[str, PreparedSamples]) -> Index:
-    """Rows of the subjects one after the other, in the order of their buckets."""
-    counts = [part.inputs.shape[0] for part in parts.values()]
-    buckets = np.repeat([_bucket_of(subject) for subject in parts], counts)
-    return np.argsort(buckets, kind="stable")
-
-
 def prepare_samples(model: "DualQMLW", X: ArrayLike) -> PreparedSamples:
     """Compute what a fit needs of each training sample by itself.
 
@@ -298,3 +287,14 @@ def metric_inputs(model: "DualQMLW", rows: Array) -> Array:
         What the metric projects.
     """
     return model.metric_._inputs(rows)
+
+
+def _bucket_of(subject: str) -> int:
+    return zlib.crc32(subject.encode()) % _N_BUCKETS
+
+
+def _bucket_order(parts: Mapping[str, PreparedSamples]) -> Index:
+    """Rows of the subjects one after the other, in the order of their buckets."""
+    counts = [part.inputs.shape[0] for part in parts.values()]
+    buckets = np.repeat([_bucket_of(subject) for subject in parts], counts)
+    return np.argsort(buckets, kind="stable")

@@ -37,217 +37,12 @@ from dualqml._sklearn import _fit_context, class_codes, one_blas_thread
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DualQMLError
 
+ParamGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
+
 #: Deal folds again until so many samples were held out, but not too often; and
 #: leave the rest of the folds when they were.
 _ENOUGH_PROBES = 400
 _MOST_DEALS = 4
-
-ParamGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
-
-
-@dataclass(frozen=True)
-class RecognitionFold:
-    """A fold that imitates recognition: what to learn from, whom to know, whom to ask.
-
-    Attributes
-    ----------
-    train : ndarray of int
-        Samples to learn a metric or features from: all that are not held out,
-        in rising order.
-    gallery : ndarray of int
-        Those of them to compare with, every class one sample short.
-    held_out : ndarray of int
-        The samples to recognise.
-    """
-
-    train: Index
-    gallery: Index
-    held_out: Index
-
-    @property
-    def galleries(self) -> list[Index]:
-        """The gallery, and the whole training set where that is much larger.
-
-        Neither is what the final model will have. In the first every class is
-        one sample short, which is fair but asks for more regularisation than
-        the final model needs; in the second only the class of the probe is.
-        Parameters do best on the average of both, while a choice between rules
-        that compare different things should be fair.
-        """
-        if self.gallery.size > 0.9 * self.train.size:
-            return [self.gallery]
-        return [self.gallery, self.train]
-
-
-def spread_folds(
-    codes: Index, n_folds: int, random_state: int | np.random.RandomState | None
-) -> list[tuple[Index, Index]]:
-    """Random folds of equal size that keep a class's samples apart.
-
-    The samples of a class go to different folds as far as possible, so that a
-    class of two samples is never left out of training. A class of one sample
-    cannot be recognised without it: such samples are never held out.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n_samples,)
-        Class of each sample, 0 to n_classes - 1.
-    n_folds : int
-        Number of folds wanted; no more are made than there are samples that
-        can be held out, and fewer than two folds are an error.
-    random_state : int, RandomState instance or None
-        Source of the shuffle.
-
-    Returns
-    -------
-    list of (train, held_out)
-        Index arrays, one pair for each fold.
-    """
-    rng = check_random_state(random_state)
-    counts = np.bincount(codes)
-    shuffled = rng.permutation(codes.size)
-    order = shuffled[np.argsort(codes[shuffled], kind="stable")]
-    order = order[counts[codes[order]] > 1]
-    n_folds = min(n_folds, order.size)
-    if n_folds < 2:
-        raise ValueError(
-            "Cross-validation needs a class with at least 2 samples; every class "
-            "has one. Choose lam yourself and use DualQMLClassifier."
-        )
-    # Dealt out in class order like cards: consecutive samples of one class
-    # land in different folds.
-    fold = np.full(codes.size, -1)
-    fold[order] = np.arange(order.size) % n_folds
-    return [
-        (np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)
-    ]
-
-
-def recognition_folds(
-    codes: Index, random_state: int | np.random.RandomState | None
-) -> list[RecognitionFold]:
-    """Folds in which every class has lost a sample from the gallery.
-
-    Where the class of a probe has one sample less than the others, scores that
-    grow with the number of samples are judged wrongly; with two samples a
-    class the fault is large. So each class of several samples that lost none
-    to the fold leaves out one at random from the gallery. It stays among the
-    samples to learn from.
-
-    Ten folds where classes have two samples, else five. Few probes judge badly
-    and very many cost time: folds are dealt anew until some hundreds of samples
-    have been held out, and the rest of them is left when there are enough.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n_samples,)
-        Class of each sample, 0 to n_classes - 1.
-    random_state : int, RandomState instance or None
-        Source of the shuffles.
-
-    Returns
-    -------
-    list of RecognitionFold
-        The folds.
-    """
-    rng = check_random_state(random_state)
-    counts = np.bincount(codes)
-    n_folds = 10 if np.median(counts) <= 2 else 5
-    n_deals = _MOST_DEALS if codes.size <= _ENOUGH_PROBES // 2 else 1
-    folds: list[RecognitionFold] = []
-    n_probes = 0
-    for _ in range(n_deals):
-        for train, held_out in spread_folds(codes, n_folds, rng):
-            if n_probes >= _ENOUGH_PROBES:
-                return folds
-            n_probes += held_out.size
-            untouched = np.setdiff1d(np.flatnonzero(counts > 1), codes[held_out])
-            shuffled = rng.permutation(train)
-            _, first = np.unique(codes[shuffled], return_index=True)
-            spared = shuffled[first][np.isin(codes[shuffled[first]], untouched)]
-            folds.append(RecognitionFold(train, np.setdiff1d(train, spared), held_out))
-    return folds
-
-
-def rank_loss(scores: Array, codes: Index) -> Array:
-    """Logarithm of the rank of the true class, 0 where it comes first.
-
-    Far less noisy than the error rate: how badly a probe is missed counts too.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_classes)
-        Similarities.
-    codes : ndarray of shape (n_samples,)
-        True classes.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        ``log(1 + number of other classes with a score as large or larger)``: a
-        tie is no recognition.
-    """
-    true = np.take_along_axis(scores, codes[:, None], axis=1)
-    return np.asarray(np.log((scores >= true).sum(axis=1)))
-
-
-def search_results(
-    candidates: list[dict[str, Any]], scores: Array, splits: Array | None = None
-) -> dict[str, Any]:
-    """The `cv_results_` of a search, under the names that scikit-learn uses.
-
-    Parameters
-    ----------
-    candidates : list of dict
-        Parameters that were tried.
-    scores : ndarray of shape (n_candidates,)
-        The mean score of each; the larger, the better.
-    splits : ndarray of shape (n_folds, n_candidates), optional
-        The scores on each fold.
-
-    Returns
-    -------
-    dict
-        "params", "mean_test_score" and "rank_test_score"; with `splits` also
-        "std_test_score" and "split0_test_score" and so on.
-    """
-    results: dict[str, Any] = {
-        "params": candidates,
-        "mean_test_score": scores,
-        # As scikit-learn: equal candidates share the lowest rank.
-        "rank_test_score": rankdata(-scores, method="min").astype(np.int64)
-        if np.isfinite(scores).any()
-        else np.ones(scores.size, dtype=np.int64),
-    }
-    if splits is not None:
-        results["std_test_score"] = splits.std(axis=0)
-        for fold, own in enumerate(splits):
-            results[f"split{fold}_test_score"] = own
-    return results
-
-
-def check_search_results(results: dict[str, Any], path: Path) -> None:
-    """Raise if the results of a search do not have a value for each candidate.
-
-    Parameters
-    ----------
-    results : dict
-        The `cv_results_` of an estimator that was loaded.
-    path : tuple of str
-        Where the estimator is, for messages.
-
-    Raises
-    ------
-    ValueProblem
-        A list or an array has another length than the list of candidates.
-    """
-    candidates = results.get("params")
-    n_candidates = len(candidates) if isinstance(candidates, list) else 0
-    expect(n_candidates > 0, path, "cv_results_", "does not have the list 'params'")
-    for name, values in results.items():
-        each = np.shape(values) == (n_candidates,)
-        what = f"does not have a {name} for each candidate"
-        expect(name == "params" or each, path, "cv_results_", what)
 
 
 class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -461,6 +256,211 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             found = classes.size
             expect_equal(found, wanted, path, "best_estimator_", "classes", "classes_")
         check_search_results(self.cv_results_, path)
+
+
+@dataclass(frozen=True)
+class RecognitionFold:
+    """A fold that imitates recognition: what to learn from, whom to know, whom to ask.
+
+    Attributes
+    ----------
+    train : ndarray of int
+        Samples to learn a metric or features from: all that are not held out,
+        in rising order.
+    gallery : ndarray of int
+        Those of them to compare with, every class one sample short.
+    held_out : ndarray of int
+        The samples to recognise.
+    """
+
+    train: Index
+    gallery: Index
+    held_out: Index
+
+    @property
+    def galleries(self) -> list[Index]:
+        """The gallery, and the whole training set where that is much larger.
+
+        Neither is what the final model will have. In the first every class is
+        one sample short, which is fair but asks for more regularisation than
+        the final model needs; in the second only the class of the probe is.
+        Parameters do best on the average of both, while a choice between rules
+        that compare different things should be fair.
+        """
+        if self.gallery.size > 0.9 * self.train.size:
+            return [self.gallery]
+        return [self.gallery, self.train]
+
+
+def spread_folds(
+    codes: Index, n_folds: int, random_state: int | np.random.RandomState | None
+) -> list[tuple[Index, Index]]:
+    """Random folds of equal size that keep a class's samples apart.
+
+    The samples of a class go to different folds as far as possible, so that a
+    class of two samples is never left out of training. A class of one sample
+    cannot be recognised without it: such samples are never held out.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        Class of each sample, 0 to n_classes - 1.
+    n_folds : int
+        Number of folds wanted; no more are made than there are samples that
+        can be held out, and fewer than two folds are an error.
+    random_state : int, RandomState instance or None
+        Source of the shuffle.
+
+    Returns
+    -------
+    list of (train, held_out)
+        Index arrays, one pair for each fold.
+    """
+    rng = check_random_state(random_state)
+    counts = np.bincount(codes)
+    shuffled = rng.permutation(codes.size)
+    order = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    order = order[counts[codes[order]] > 1]
+    n_folds = min(n_folds, order.size)
+    if n_folds < 2:
+        raise ValueError(
+            "Cross-validation needs a class with at least 2 samples; every class "
+            "has one. Choose lam yourself and use DualQMLClassifier."
+        )
+    # Dealt out in class order like cards: consecutive samples of one class
+    # land in different folds.
+    fold = np.full(codes.size, -1)
+    fold[order] = np.arange(order.size) % n_folds
+    return [
+        (np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)
+    ]
+
+
+def recognition_folds(
+    codes: Index, random_state: int | np.random.RandomState | None
+) -> list[RecognitionFold]:
+    """Folds in which every class has lost a sample from the gallery.
+
+    Where the class of a probe has one sample less than the others, scores that
+    grow with the number of samples are judged wrongly; with two samples a
+    class the fault is large. So each class of several samples that lost none
+    to the fold leaves out one at random from the gallery. It stays among the
+    samples to learn from.
+
+    Ten folds where classes have two samples, else five. Few probes judge badly
+    and very many cost time: folds are dealt anew until some hundreds of samples
+    have been held out, and the rest of them is left when there are enough.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        Class of each sample, 0 to n_classes - 1.
+    random_state : int, RandomState instance or None
+        Source of the shuffles.
+
+    Returns
+    -------
+    list of RecognitionFold
+        The folds.
+    """
+    rng = check_random_state(random_state)
+    counts = np.bincount(codes)
+    n_folds = 10 if np.median(counts) <= 2 else 5
+    n_deals = _MOST_DEALS if codes.size <= _ENOUGH_PROBES // 2 else 1
+    folds: list[RecognitionFold] = []
+    n_probes = 0
+    for _ in range(n_deals):
+        for train, held_out in spread_folds(codes, n_folds, rng):
+            if n_probes >= _ENOUGH_PROBES:
+                return folds
+            n_probes += held_out.size
+            untouched = np.setdiff1d(np.flatnonzero(counts > 1), codes[held_out])
+            shuffled = rng.permutation(train)
+            _, first = np.unique(codes[shuffled], return_index=True)
+            spared = shuffled[first][np.isin(codes[shuffled[first]], untouched)]
+            folds.append(RecognitionFold(train, np.setdiff1d(train, spared), held_out))
+    return folds
+
+
+def rank_loss(scores: Array, codes: Index) -> Array:
+    """Logarithm of the rank of the true class, 0 where it comes first.
+
+    Far less noisy than the error rate: how badly a probe is missed counts too.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_classes)
+        Similarities.
+    codes : ndarray of shape (n_samples,)
+        True classes.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        ``log(1 + number of other classes with a score as large or larger)``: a
+        tie is no recognition.
+    """
+    true = np.take_along_axis(scores, codes[:, None], axis=1)
+    return np.asarray(np.log((scores >= true).sum(axis=1)))
+
+
+def search_results(
+    candidates: list[dict[str, Any]], scores: Array, splits: Array | None = None
+) -> dict[str, Any]:
+    """The `cv_results_` of a search, under the names that scikit-learn uses.
+
+    Parameters
+    ----------
+    candidates : list of dict
+        Parameters that were tried.
+    scores : ndarray of shape (n_candidates,)
+        The mean score of each; the larger, the better.
+    splits : ndarray of shape (n_folds, n_candidates), optional
+        The scores on each fold.
+
+    Returns
+    -------
+    dict
+        "params", "mean_test_score" and "rank_test_score"; with `splits` also
+        "std_test_score" and "split0_test_score" and so on.
+    """
+    results: dict[str, Any] = {
+        "params": candidates,
+        "mean_test_score": scores,
+        # As scikit-learn: equal candidates share the lowest rank.
+        "rank_test_score": rankdata(-scores, method="min").astype(np.int64)
+        if np.isfinite(scores).any()
+        else np.ones(scores.size, dtype=np.int64),
+    }
+    if splits is not None:
+        results["std_test_score"] = splits.std(axis=0)
+        for fold, own in enumerate(splits):
+            results[f"split{fold}_test_score"] = own
+    return results
+
+
+def check_search_results(results: dict[str, Any], path: Path) -> None:
+    """Raise if the results of a search do not have a value for each candidate.
+
+    Parameters
+    ----------
+    results : dict
+        The `cv_results_` of an estimator that was loaded.
+    path : tuple of str
+        Where the estimator is, for messages.
+
+    Raises
+    ------
+    ValueProblem
+        A list or an array has another length than the list of candidates.
+    """
+    candidates = results.get("params")
+    n_candidates = len(candidates) if isinstance(candidates, list) else 0
+    expect(n_candidates > 0, path, "cv_results_", "does not have the list 'params'")
+    for name, values in results.items():
+        each = np.shape(values) == (n_candidates,)
+        what = f"does not have a {name} for each candidate"
+        expect(name == "params" or each, path, "cv_results_", what)
 
 
 def _fold_losses(

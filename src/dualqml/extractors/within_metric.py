@@ -36,166 +36,14 @@ from dualqml.images.descriptors import local_descriptors
 from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
 from dualqml.images.tangents import tangent_features, tangent_images
 
-#: Below this weight, a sum with the prior has too few digits of it.
-_LEAST_RHO = 1e-7
-
 KernelChoice = Literal["auto", "rbf", "linear"]
 Descriptor = Literal["local"]
 
 #: kernel="auto" is linear above this.
 _MOST_KERNEL_SAMPLES = 3000
 
-
-def whitened_at(
-    learnt: LearntCoordinates, codes: Index, *, kappa: float, rho: float
-) -> tuple[Array, Array]:
-    """Training samples and the projector in the metric of one rho.
-
-    Parameters
-    ----------
-    learnt : LearntCoordinates
-        Coordinates of the training samples.
-    codes : ndarray of shape (n_train,)
-        Their classes, each class with at least one sample.
-    kappa : float
-        Share of the tangents in the prior, where there are any.
-    rho : float
-        Weight of the prior.
-
-    Returns
-    -------
-    training : ndarray of shape (n_train, d)
-        The training samples as ``F^-1 a``, where ``F F' = S_rho``.
-    coefficients : ndarray
-        The projector to the same.
-    """
-    factor = None
-    if rho >= _LEAST_RHO:
-        factor = _metric_factor(learnt, codes, kappa, rho)
-    if factor is None:
-        spectrum = within_spectrum(learnt, codes, kappa)
-        scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
-        return learnt.training @ scaled, learnt.projector @ scaled
-    training, coefficients = (
-        solve_triangular(factor, rows.T, lower=True, check_finite=False).T
-        for rows in (learnt.training, learnt.projector)
-    )
-    return training, coefficients
-
-
-def _metric_factor(
-    learnt: LearntCoordinates, codes: Index, kappa: float, rho: float
-) -> Array | None:
-    """The Cholesky factor of S_rho; None where rounding has made it indefinite."""
-    contrasts = _unit_contrasts(learnt.training, codes)
-    metric = contrasts.T @ contrasts
-    if _has_motions(learnt, kappa):
-        metric += rho * _prior(learnt, kappa)
-    else:
-        metric[np.diag_indices(len(metric))] += rho / len(metric)
-    # The matrix is symmetric: its transpose is in the order of LAPACK.
-    factor, failed = dpotrf(metric.T, lower=1, overwrite_a=1)
-    return None if failed else np.asarray(factor)
-
-
-@dataclass(frozen=True)
-class WithinSpectrum:
-    """Eigenvalues and eigenvectors of S_w relative to the prior B.
-
-    Attributes
-    ----------
-    variances : ndarray of shape (d,)
-        The eigenvalues w, in rising order.
-    directions : ndarray of shape (d, d)
-        The eigenvectors E, one a column: E'BE = I and E'S_w E = diag(w).
-    """
-
-    variances: Array
-    directions: Array
-
-    def whitened(self, projected: Array, rho: float) -> Array:
-        """Rows E'a brought to the metric S_w + rho B, and to unit norm."""
-        return unit_rows(projected / np.sqrt(self.variances + rho))
-
-
-def within_spectrum(
-    learnt: LearntCoordinates, codes: Index, kappa: float
-) -> WithinSpectrum:
-    """Solve the generalised eigenproblem that serves every rho.
-
-    Parameters
-    ----------
-    learnt : LearntCoordinates
-        Coordinates of the training samples.
-    codes : ndarray of shape (n_train,)
-        Their classes, each class with at least one sample.
-    kappa : float
-        Share of the tangents in the prior, where there are any.
-
-    Returns
-    -------
-    WithinSpectrum
-        The common spectrum. All variances are zero where no class varies.
-    """
-    contrasts = _unit_contrasts(learnt.training, codes)
-    size = contrasts.shape[1]
-    if not _has_motions(learnt, kappa):
-        variances, directions = np.linalg.eigh(size * (contrasts.T @ contrasts))
-        directions *= np.sqrt(size)
-    else:
-        prior = _prior(learnt, kappa)
-        if 2 * len(contrasts) <= size:
-            variances, directions = _low_rank_eigh(contrasts, prior)
-        else:
-            variances, directions = eigh(
-                contrasts.T @ contrasts, prior, overwrite_a=True, overwrite_b=True
-            )
-    return WithinSpectrum(np.maximum(variances, 0.0), directions)
-
-
-def _unit_contrasts(A: Array, codes: Index) -> Array:
-    """Rows H with H'H = S_w, of trace 1; none where no class varies."""
-    contrasts = within_contrasts(A, codes)
-    total = float(np.vdot(contrasts, contrasts))
-    # Differences of equal rows are not exact.
-    if total <= 1e-20 * np.einsum("ij,ij->", A, A):
-        return contrasts[:0]
-    contrasts /= np.sqrt(total)
-    return contrasts
-
-
-def _has_motions(learnt: LearntCoordinates, kappa: float) -> bool:
-    return learnt.tangent_scatter is not None and kappa > 0.0
-
-
-def _prior(learnt: LearntCoordinates, kappa: float) -> Array:
-    """The prior B, for images."""
-    assert learnt.tangent_scatter is not None
-    prior = kappa * learnt.tangent_scatter
-    # kappa = 1 leaves motions that no sample shows without a prior.
-    prior[np.diag_indices(len(prior))] += max(1.0 - kappa, 1e-6) / len(prior)
-    return np.asarray(prior)
-
-
-def _low_rank_eigh(factor: Array, prior: Array) -> tuple[Array, Array]:
-    """Generalised eigenproblem of F'F relative to the prior, for a low F.
-
-    With few samples a class, most directions have no variance within classes, and
-    any basis of them serves: a QR factorisation of the rows of F finds it, and the
-    eigenproblem that is left has the size of F's rows.
-    """
-    lower = cholesky(prior, lower=True, overwrite_a=True, check_finite=False)
-    rows = solve_triangular(lower, factor.T, lower=True, check_finite=False)
-    basis, triangle = qr(rows, overwrite_a=True, check_finite=False)
-    rank = len(factor)
-    triangle = triangle[:rank]
-    variances, vectors = np.linalg.eigh(triangle @ triangle.T)
-    # Rising order: the directions without variance come first.
-    ordered = np.concatenate([basis[:, rank:], basis[:, :rank] @ vectors], axis=1)
-    directions = solve_triangular(
-        lower, ordered, lower=True, trans="T", check_finite=False
-    )
-    return np.concatenate([np.zeros(len(prior) - rank), variances]), directions
+#: Below this weight, a sum with the prior has too few digits of it.
+_LEAST_RHO = 1e-7
 
 
 class WithinMetric(SupervisedExtractor):
@@ -309,6 +157,14 @@ class WithinMetric(SupervisedExtractor):
         self.kappa = kappa
         self.descriptor = descriptor
 
+    @property
+    def n_inputs_(self) -> int:
+        """Number of inputs, after the descriptor."""
+        if self.kernel_ is not None:
+            return self.kernel_.n_features
+        assert self.mean_ is not None
+        return int(self.mean_.size)
+
     def _fit(self, data: Array, codes: Index) -> None:
         self._learn(self._coordinate_system(self._prepare(data)), codes)
 
@@ -418,14 +274,6 @@ class WithinMetric(SupervisedExtractor):
         """Whether `system` uses the products of all pairs of samples."""
         return self._has_kernel(n_samples) or n_samples <= n_inputs
 
-    @property
-    def n_inputs_(self) -> int:
-        """Number of inputs, after the descriptor."""
-        if self.kernel_ is not None:
-            return self.kernel_.n_features
-        assert self.mean_ is not None
-        return int(self.mean_.size)
-
     def _check_saved(self, path: Path) -> None:
         """Linear or by a kernel, of inputs as the descriptor makes them."""
         kernel, mean = self.kernel_, self.mean_
@@ -442,3 +290,155 @@ class WithinMetric(SupervisedExtractor):
             source = "descriptor"
         name = "mean_" if kernel is None else "kernel_"
         expect_equal(found, wanted, path, name, "inputs", source)
+
+
+def whitened_at(
+    learnt: LearntCoordinates, codes: Index, *, kappa: float, rho: float
+) -> tuple[Array, Array]:
+    """Training samples and the projector in the metric of one rho.
+
+    Parameters
+    ----------
+    learnt : LearntCoordinates
+        Coordinates of the training samples.
+    codes : ndarray of shape (n_train,)
+        Their classes, each class with at least one sample.
+    kappa : float
+        Share of the tangents in the prior, where there are any.
+    rho : float
+        Weight of the prior.
+
+    Returns
+    -------
+    training : ndarray of shape (n_train, d)
+        The training samples as ``F^-1 a``, where ``F F' = S_rho``.
+    coefficients : ndarray
+        The projector to the same.
+    """
+    factor = None
+    if rho >= _LEAST_RHO:
+        factor = _metric_factor(learnt, codes, kappa, rho)
+    if factor is None:
+        spectrum = within_spectrum(learnt, codes, kappa)
+        scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
+        return learnt.training @ scaled, learnt.projector @ scaled
+    training, coefficients = (
+        solve_triangular(factor, rows.T, lower=True, check_finite=False).T
+        for rows in (learnt.training, learnt.projector)
+    )
+    return training, coefficients
+
+
+@dataclass(frozen=True)
+class WithinSpectrum:
+    """Eigenvalues and eigenvectors of S_w relative to the prior B.
+
+    Attributes
+    ----------
+    variances : ndarray of shape (d,)
+        The eigenvalues w, in rising order.
+    directions : ndarray of shape (d, d)
+        The eigenvectors E, one a column: E'BE = I and E'S_w E = diag(w).
+    """
+
+    variances: Array
+    directions: Array
+
+    def whitened(self, projected: Array, rho: float) -> Array:
+        """Rows E'a brought to the metric S_w + rho B, and to unit norm."""
+        return unit_rows(projected / np.sqrt(self.variances + rho))
+
+
+def within_spectrum(
+    learnt: LearntCoordinates, codes: Index, kappa: float
+) -> WithinSpectrum:
+    """Solve the generalised eigenproblem that serves every rho.
+
+    Parameters
+    ----------
+    learnt : LearntCoordinates
+        Coordinates of the training samples.
+    codes : ndarray of shape (n_train,)
+        Their classes, each class with at least one sample.
+    kappa : float
+        Share of the tangents in the prior, where there are any.
+
+    Returns
+    -------
+    WithinSpectrum
+        The common spectrum. All variances are zero where no class varies.
+    """
+    contrasts = _unit_contrasts(learnt.training, codes)
+    size = contrasts.shape[1]
+    if not _has_motions(learnt, kappa):
+        variances, directions = np.linalg.eigh(size * (contrasts.T @ contrasts))
+        directions *= np.sqrt(size)
+    else:
+        prior = _prior(learnt, kappa)
+        if 2 * len(contrasts) <= size:
+            variances, directions = _low_rank_eigh(contrasts, prior)
+        else:
+            variances, directions = eigh(
+                contrasts.T @ contrasts, prior, overwrite_a=True, overwrite_b=True
+            )
+    return WithinSpectrum(np.maximum(variances, 0.0), directions)
+
+
+def _metric_factor(
+    learnt: LearntCoordinates, codes: Index, kappa: float, rho: float
+) -> Array | None:
+    """The Cholesky factor of S_rho; None where rounding has made it indefinite."""
+    contrasts = _unit_contrasts(learnt.training, codes)
+    metric = contrasts.T @ contrasts
+    if _has_motions(learnt, kappa):
+        metric += rho * _prior(learnt, kappa)
+    else:
+        metric[np.diag_indices(len(metric))] += rho / len(metric)
+    # The matrix is symmetric: its transpose is in the order of LAPACK.
+    factor, failed = dpotrf(metric.T, lower=1, overwrite_a=1)
+    return None if failed else np.asarray(factor)
+
+
+def _unit_contrasts(A: Array, codes: Index) -> Array:
+    """Rows H with H'H = S_w, of trace 1; none where no class varies."""
+    contrasts = within_contrasts(A, codes)
+    total = float(np.vdot(contrasts, contrasts))
+    # Differences of equal rows are not exact.
+    if total <= 1e-20 * np.einsum("ij,ij->", A, A):
+        return contrasts[:0]
+    contrasts /= np.sqrt(total)
+    return contrasts
+
+
+def _has_motions(learnt: LearntCoordinates, kappa: float) -> bool:
+    return learnt.tangent_scatter is not None and kappa > 0.0
+
+
+def _prior(learnt: LearntCoordinates, kappa: float) -> Array:
+    """The prior B, for images."""
+    assert learnt.tangent_scatter is not None
+    prior = kappa * learnt.tangent_scatter
+    # kappa = 1 leaves motions that no sample shows without a prior.
+    prior[np.diag_indices(len(prior))] += max(1.0 - kappa, 1e-6) / len(prior)
+    return np.asarray(prior)
+
+
+def _low_rank_eigh(factor: Array, prior: Array) -> tuple[Array, Array]:
+    """Generalised eigenproblem of F'F relative to the prior, for a low F.
+
+    With few samples a class, most directions have no variance within classes, and
+    any basis of them serves: a QR factorisation of the rows of F finds it, and the
+    eigenproblem that is left has the size of F's rows.
+    """
+    lower = cholesky(prior, lower=True, overwrite_a=True, check_finite=False)
+    rows = solve_triangular(lower, factor.T, lower=True, check_finite=False)
+    basis, triangle = qr(rows, overwrite_a=True, check_finite=False)
+    rank = len(factor)
+    triangle = triangle[:rank]
+    variances, vectors = np.linalg.eigh(triangle @ triangle.T)
+    # Rising order: the directions without variance come first.
+    ordered = np.concatenate([basis[:, rank:], basis[:, :rank] @ vectors], axis=1)
+    directions = solve_triangular(
+        lower, ordered, lower=True, trans="T", check_finite=False
+    )
+    return np.concatenate([np.zeros(len(prior) - rank), variances]), directions

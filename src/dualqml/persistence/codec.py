@@ -48,12 +48,6 @@ NUMBERS: Mapping[str, np.dtype[Any]] = {
 }
 
 
-def is_saved(value: Any) -> bool:
-    """Whether it is an object of a class in the list, and not of a subclass."""
-    saved = CLASSES.get(type(value).__name__)
-    return saved is not None and saved.type is type(value)
-
-
 class Encoder:
     """Turns an object into JSON, and collects its arrays.
 
@@ -318,62 +312,10 @@ class Decoder:
         return self._made[key]
 
 
-def _made(
-    kind: type,
-    saved: Saved,
-    parameters: dict[str, Any],
-    path: Path,
-    *,
-    values: bool,
-) -> Any:
-    """An object of a class with given parameters, and the defaults of the others."""
-    known = inspect.signature(kind).parameters
-    for key in parameters:
-        if key not in known:
-            what = (
-                f"is a parameter that {kind.__name__} does not have. The file may "
-                "come from a newer version"
-            )
-            raise ValueProblem((*path, key), what)
-    for key, parameter in known.items():
-        if key not in parameters and parameter.default is inspect.Parameter.empty:
-            raise ValueProblem(
-                (*path, key), f"is missing, and {kind.__name__} needs it"
-            )
-    for key, wanted in saved.parameters.items():
-        if key in parameters:
-            check_kind(parameters[key], wanted, (*path, key), values=values)
-    return kind(**parameters)
-
-
-def _check_attributes(
-    made: Any,
-    saved: Saved,
-    attributes: Mapping[str, Any],
-    path: Path,
-    *,
-    values: bool,
-) -> None:
-    name = type(made).__name__
-    kinds = {**saved.attributes, **saved.optional}
-    for key, value in attributes.items():
-        if key not in kinds:
-            what = f"is an attribute that {name} does not have"
-            raise ValueProblem((*path, key), what)
-        check_kind(value, kinds[key], (*path, key), values=values)
-    if isinstance(made, BaseEstimator) and not _is_fitted(saved, attributes):
-        return
-    for key in saved.attributes:
-        if key not in attributes:
-            raise ValueProblem((*path, key), f"is missing, and {name} needs it")
-
-
-def _is_fitted(saved: Saved, attributes: Mapping[str, Any]) -> bool:
-    return not saved.attributes or any(key in saved.attributes for key in attributes)
-
-
-def _has(node: Any, *keys: str) -> TypeGuard[dict[str, Any]]:
-    return isinstance(node, dict) and set(node) == set(keys)
+def is_saved(value: Any) -> bool:
+    """Whether it is an object of a class in the list, and not of a subclass."""
+    saved = CLASSES.get(type(value).__name__)
+    return saved is not None and saved.type is type(value)
 
 
 def to_plain(array: NDArray[Any]) -> tuple[NDArray[Any], dict[str, str]]:
@@ -460,6 +402,64 @@ def from_plain(plain: NDArray[Any], note: Mapping[str, Any]) -> NDArray[Any]:
     elif kind is not None:
         raise ValueError("is an array of an unknown form")
     return array.T if order == "F" else array
+
+
+def _made(
+    kind: type,
+    saved: Saved,
+    parameters: dict[str, Any],
+    path: Path,
+    *,
+    values: bool,
+) -> Any:
+    """An object of a class with given parameters, and the defaults of the others."""
+    known = inspect.signature(kind).parameters
+    for key in parameters:
+        if key not in known:
+            what = (
+                f"is a parameter that {kind.__name__} does not have. The file may "
+                "come from a newer version"
+            )
+            raise ValueProblem((*path, key), what)
+    for key, parameter in known.items():
+        if key not in parameters and parameter.default is inspect.Parameter.empty:
+            raise ValueProblem(
+                (*path, key), f"is missing, and {kind.__name__} needs it"
+            )
+    for key, wanted in saved.parameters.items():
+        if key in parameters:
+            check_kind(parameters[key], wanted, (*path, key), values=values)
+    return kind(**parameters)
+
+
+def _check_attributes(
+    made: Any,
+    saved: Saved,
+    attributes: Mapping[str, Any],
+    path: Path,
+    *,
+    values: bool,
+) -> None:
+    name = type(made).__name__
+    kinds = {**saved.attributes, **saved.optional}
+    for key, value in attributes.items():
+        if key not in kinds:
+            what = f"is an attribute that {name} does not have"
+            raise ValueProblem((*path, key), what)
+        check_kind(value, kinds[key], (*path, key), values=values)
+    if isinstance(made, BaseEstimator) and not _is_fitted(saved, attributes):
+        return
+    for key in saved.attributes:
+        if key not in attributes:
+            raise ValueProblem((*path, key), f"is missing, and {name} needs it")
+
+
+def _is_fitted(saved: Saved, attributes: Mapping[str, Any]) -> bool:
+    return not saved.attributes or any(key in saved.attributes for key in attributes)
+
+
+def _has(node: Any, *keys: str) -> TypeGuard[dict[str, Any]]:
+    return isinstance(node, dict) and set(node) == set(keys)
 
 
 def _characters(array: NDArray[Any]) -> NDArray[np.uint32]:

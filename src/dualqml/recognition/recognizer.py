@@ -153,6 +153,41 @@ class Recognizer:
         with self._changing:
             return list(self._gallery)
 
+    @property
+    def n_samples(self) -> int:
+        """Number of samples of all subjects."""
+        return self._gallery.n_samples
+
+    @property
+    def inputs(self) -> str | None:
+        """What samples are: "image" or "vector"; None while nobody is enrolled."""
+        return self._reader.kind
+
+    @property
+    def model_id(self) -> str:
+        """Sixteen hexadecimal digits that change with any sample or parameter."""
+        model_id = self._model_id
+        if model_id is None:
+            with self._changing:
+                model_id = self._model_id = self._digest()
+        return model_id
+
+    def samples(self, subject: str) -> NDArray[Any]:
+        """The samples of a subject as they are kept, one row per sample.
+
+        Parameters
+        ----------
+        subject : str
+            The name.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            8-bit pixels, or vectors.
+        """
+        with self._changing:
+            return np.array(self._gallery[subject])
+
     def enroll(self, subject: str, images: Inputs) -> None:
         """Enrol a subject, or add to what is known of one.
 
@@ -231,115 +266,6 @@ class Recognizer:
                 self._cache = SampleCache()
                 self._reader.reset()
 
-    def _add(self, subject: str, rows: NDArray[Any]) -> None:
-        self._gallery.checked(subject, rows)
-        self._forget(subject)
-        self._gallery.add(subject, rows)
-
-    def _forget(self, subject: str) -> None:
-        """Forget what was learnt, before a subject changes.
-
-        In this order: whatever comes between, there is no model of other samples
-        than those of the gallery.
-        """
-        self._matcher = self._model_id = None
-        self._cache.forget(subject)
-
-    def samples(self, subject: str) -> NDArray[Any]:
-        """The samples of a subject as they are kept, one row per sample.
-
-        Parameters
-        ----------
-        subject : str
-            The name.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            8-bit pixels, or vectors.
-        """
-        with self._changing:
-            return np.array(self._gallery[subject])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save everything in one file.
-
-        At any moment the old or the new file is there, whole. It holds the samples
-        of the enrolled subjects and nothing of any other.
-
-        Parameters
-        ----------
-        path : path
-            The file; its folder is made if it is not there.
-
-        Raises
-        ------
-        FileError
-            It cannot be written. The old one is untouched.
-        """
-        with self._changing:
-            save_recognizer(self, path)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        embedding: Embedding | None = None,
-        verify: bool = True,
-    ) -> Self:
-        """Load what `save` has written.
-
-        Parameters
-        ----------
-        path : path
-            The file.
-        embedding : callable, optional
-            As in the constructor; files do not hold it.
-        verify : bool, default=True
-            Whether to check the checksum, which reads the whole file once.
-
-        Returns
-        -------
-        object
-            Its arrays stay in the file until they are used; processes that load the
-            same file share their memory.
-
-        Raises
-        ------
-        ModelFileError
-            There is no such file, it is damaged, or of another format.
-        """
-        return load_recognizer(cls, path, embedding=embedding, verify=verify)
-
-    @property
-    def inputs(self) -> str | None:
-        """What samples are: "image" or "vector"; None while nobody is enrolled."""
-        return self._reader.kind
-
-    @property
-    def model_id(self) -> str:
-        """Sixteen hexadecimal digits that change with any sample or parameter."""
-        model_id = self._model_id
-        if model_id is None:
-            with self._changing:
-                model_id = self._model_id = self._digest()
-        return model_id
-
-    def _digest(self) -> str:
-        digest = hashlib.sha256()
-        about = [self.method, list(self.size), self.cosine_weight, self.parameters]
-        digest.update(json.dumps([about, self.subjects()], sort_keys=True).encode())
-        for subject in self._gallery:
-            rows = np.ascontiguousarray(self._gallery[subject])
-            digest.update(repr((rows.shape, rows.dtype.str)).encode() + rows.tobytes())
-        return digest.hexdigest()[:16]
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples of all subjects."""
-        return self._gallery.n_samples
-
     def fit(self) -> Self:
         """Learn now, rather than when it is next needed.
 
@@ -350,38 +276,6 @@ class Recognizer:
         """
         self._ready()
         return self
-
-    def _ready(self) -> Matcher:
-        """The matcher of the present subjects. It does not change any more."""
-        matcher = self._matcher
-        if matcher is not None:
-            return matcher
-        with self._changing:
-            if self._matcher is not None:
-                # Another thread has fitted it meanwhile.
-                return self._matcher
-            if len(self._gallery) < 2:
-                raise RecognitionError(
-                    "Recognition compares people: enrol at least two subjects, "
-                    f"{len(self._gallery)} is enrolled"
-                )
-            matcher = Matcher.default(
-                self.method,
-                self._reader.image_shape,
-                self.cosine_weight,
-                self.parameters,
-            )
-            try:
-                matcher.fit(self._gallery, self._cache)
-            except DualQMLError:
-                raise
-            except ValueError as error:
-                raise RecognitionError(
-                    f"{self.method} cannot learn from these samples: {error}"
-                ) from error
-            matcher.model_id = self.model_id
-            self._matcher = matcher
-            return matcher
 
     def verify(
         self, subject: str, image: Inputs, *, threshold: float | None = None
@@ -528,15 +422,6 @@ class Recognizer:
         """
         return self._scores(self._ready(), images)
 
-    def _scores(self, matcher: Matcher, images: Inputs) -> Array:
-        if isinstance(images, Template):
-            images = [images]
-        if isinstance(images, Sequence) and any(
-            isinstance(item, Template) for item in images
-        ):
-            return _template_scores(images, matcher.model_id)
-        return matcher.scores(self._reader.read(images, enrolling=False))
-
     def template(self, image: Inputs) -> Template:
         """What this model sees in a sample, to ask for it several times.
 
@@ -554,16 +439,10 @@ class Recognizer:
         scores = self._scores(matcher, self._one(image))
         return Template(matcher.model_id, scores[0])
 
-    def _one(self, image: Inputs) -> Any:
-        if isinstance(image, Template):
-            return image
-        rows = self._reader.read(image, enrolling=False)
-        if len(rows) != 1:
-            raise RecognitionError(
-                f"One sample was expected, got {len(rows)}; for several there are "
-                "verify_many and identify_many"
-            )
-        return self._reader.as_inputs(rows)
+    @property
+    def threshold(self) -> float | None:
+        """The threshold, if there is one."""
+        return None if self.calibration is None else self.calibration.threshold
 
     def set_threshold(self, threshold: float) -> None:
         """Set the threshold by hand.
@@ -578,23 +457,6 @@ class Recognizer:
         self.calibration = Calibration(
             float(threshold), "given", source="given by the user"
         )
-
-    @property
-    def threshold(self) -> float | None:
-        """The threshold, if there is one."""
-        return None if self.calibration is None else self.calibration.threshold
-
-    def _threshold(self, given: float | None) -> float:
-        if given is not None:
-            if not np.isfinite(given):
-                raise RecognitionError(f"A threshold is a finite number, not {given!r}")
-            return float(given)
-        if self.calibration is None:
-            raise NoThresholdError(
-                "There is no threshold yet: calibrate the recogniser, or pass "
-                "threshold. scores() needs none."
-            )
-        return self.calibration.threshold
 
     def calibrate(
         self,
@@ -646,6 +508,144 @@ class Recognizer:
                 model_id=matcher.model_id,
             )
             return self.calibration
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save everything in one file.
+
+        At any moment the old or the new file is there, whole. It holds the samples
+        of the enrolled subjects and nothing of any other.
+
+        Parameters
+        ----------
+        path : path
+            The file; its folder is made if it is not there.
+
+        Raises
+        ------
+        FileError
+            It cannot be written. The old one is untouched.
+        """
+        with self._changing:
+            save_recognizer(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedding: Embedding | None = None,
+        verify: bool = True,
+    ) -> Self:
+        """Load what `save` has written.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        embedding : callable, optional
+            As in the constructor; files do not hold it.
+        verify : bool, default=True
+            Whether to check the checksum, which reads the whole file once.
+
+        Returns
+        -------
+        object
+            Its arrays stay in the file until they are used; processes that load the
+            same file share their memory.
+
+        Raises
+        ------
+        ModelFileError
+            There is no such file, it is damaged, or of another format.
+        """
+        return load_recognizer(cls, path, embedding=embedding, verify=verify)
+
+    def _add(self, subject: str, rows: NDArray[Any]) -> None:
+        self._gallery.checked(subject, rows)
+        self._forget(subject)
+        self._gallery.add(subject, rows)
+
+    def _forget(self, subject: str) -> None:
+        """Forget what was learnt, before a subject changes.
+
+        In this order: whatever comes between, there is no model of other samples
+        than those of the gallery.
+        """
+        self._matcher = self._model_id = None
+        self._cache.forget(subject)
+
+    def _ready(self) -> Matcher:
+        """The matcher of the present subjects. It does not change any more."""
+        matcher = self._matcher
+        if matcher is not None:
+            return matcher
+        with self._changing:
+            if self._matcher is not None:
+                # Another thread has fitted it meanwhile.
+                return self._matcher
+            if len(self._gallery) < 2:
+                raise RecognitionError(
+                    "Recognition compares people: enrol at least two subjects, "
+                    f"{len(self._gallery)} is enrolled"
+                )
+            matcher = Matcher.default(
+                self.method,
+                self._reader.image_shape,
+                self.cosine_weight,
+                self.parameters,
+            )
+            try:
+                matcher.fit(self._gallery, self._cache)
+            except DualQMLError:
+                raise
+            except ValueError as error:
+                raise RecognitionError(
+                    f"{self.method} cannot learn from these samples: {error}"
+                ) from error
+            matcher.model_id = self.model_id
+            self._matcher = matcher
+            return matcher
+
+    def _scores(self, matcher: Matcher, images: Inputs) -> Array:
+        if isinstance(images, Template):
+            images = [images]
+        if isinstance(images, Sequence) and any(
+            isinstance(item, Template) for item in images
+        ):
+            return _template_scores(images, matcher.model_id)
+        return matcher.scores(self._reader.read(images, enrolling=False))
+
+    def _one(self, image: Inputs) -> Any:
+        if isinstance(image, Template):
+            return image
+        rows = self._reader.read(image, enrolling=False)
+        if len(rows) != 1:
+            raise RecognitionError(
+                f"One sample was expected, got {len(rows)}; for several there are "
+                "verify_many and identify_many"
+            )
+        return self._reader.as_inputs(rows)
+
+    def _threshold(self, given: float | None) -> float:
+        if given is not None:
+            if not np.isfinite(given):
+                raise RecognitionError(f"A threshold is a finite number, not {given!r}")
+            return float(given)
+        if self.calibration is None:
+            raise NoThresholdError(
+                "There is no threshold yet: calibrate the recogniser, or pass "
+                "threshold. scores() needs none."
+            )
+        return self.calibration.threshold
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        about = [self.method, list(self.size), self.cosine_weight, self.parameters]
+        digest.update(json.dumps([about, self.subjects()], sort_keys=True).encode())
+        for subject in self._gallery:
+            rows = np.ascontiguousarray(self._gallery[subject])
+            digest.update(repr((rows.shape, rows.dtype.str)).encode() + rows.tobytes())
+        return digest.hexdigest()[:16]
 
 
 def _template_scores(templates: Sequence[Template], model_id: str) -> Array:
