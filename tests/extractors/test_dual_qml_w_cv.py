@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 from dualqml import DualQMLW, DualQMLWCV
 from dualqml.extractors import NearestSample
-from dualqml.extractors.dual_qml_w import _preferred
+from dualqml.extractors.dual_qml_w import _preferred_rule
 from dualqml.extractors.methods import make_method
 from dualqml.extractors.tuning import recognition_folds
 from tests.datasets import load_samples, split
@@ -224,11 +224,11 @@ def test_a_single_rule_is_respected(rule):
 def test_the_last_rule_is_taken_unless_another_is_clearly_better():
     rng = np.random.default_rng(0)
     losses = np.ones((2, 2, 3, 200)) + 0.1 * rng.normal(size=(2, 2, 3, 200))
-    assert _preferred(losses) == 1
+    assert _preferred_rule(losses) == 1
     losses[0, 1, 2] -= 0.2
-    assert _preferred(losses) == 0
+    assert _preferred_rule(losses) == 0
     losses[1, 0, 0] -= 0.2
-    assert _preferred(losses) == 1
+    assert _preferred_rule(losses) == 1
 
 
 def test_other_widths_are_tried_about_the_choice():

@@ -57,7 +57,7 @@ def asked_for(monkeypatch, estimator):
     """Matrices of all pairs that an estimator says it needs."""
     with monkeypatch.context() as patch:
         patch.setattr(_memory, "available_memory", lambda: 0.0)
-        patch.setattr(_memory, "_size", lambda n_bytes: f"[{n_bytes}]")
+        patch.setattr(_memory, "_gigabytes", lambda n_bytes: f"[{n_bytes}]")
         with pytest.raises(NotEnoughMemoryError) as refused:
             estimator.fit(*samples())
     return float(str(refused.value).partition("[")[2].partition("]")[0]) / (
@@ -115,7 +115,7 @@ def test_the_error_is_of_both_kinds_and_says_what_to_do(monkeypatch):
 
 
 def test_what_the_machine_tells(monkeypatch, tmp_path):
-    monkeypatch.setattr(_memory, "_of_process", lambda: np.inf)
+    monkeypatch.setattr(_memory, "_process_memory", lambda: np.inf)
     for name in ("_MEMINFO", "_CGROUP_LIMIT"):
         monkeypatch.setattr(_memory, name, tmp_path / name)
     meminfo = "MemTotal: 9000 kB\nMemAvailable:  3000 kB\nSwapFree:   1000 kB\n"

@@ -43,7 +43,7 @@ def quadratic_features(
         np.square(product, out=product)
         return _class_sums(product, ranks)
 
-    return _by_chunks(X, components, ranks, squares)
+    return _apply_in_chunks(X, components, ranks, squares)
 
 
 def signed_root_features(
@@ -80,7 +80,7 @@ def signed_root_features(
         roots = np.sqrt(_class_sums(product, ranks))
         return np.where(towards_mean < 0.0, -roots, roots)
 
-    return _by_chunks(X, components, ranks, signed_roots)
+    return _apply_in_chunks(X, components, ranks, signed_roots)
 
 
 def profile_gallery(
@@ -120,7 +120,7 @@ def centred(features: Array, mean: Array | None) -> Array:
     return features if mean is None else features - mean
 
 
-def _by_chunks(
+def _apply_in_chunks(
     X: NDArray[np.floating],
     components: Array,
     ranks: NDArray[np.int64],

@@ -22,7 +22,7 @@ _POWER_TOLERANCE = 1e-20
 #: Relative addition to the Gram matrix of a class, for images that repeat.
 _CLASS_RIDGE = 1e-10
 
-_ALPHA = {"otf": 0.9, "oeotf": 0.99}
+_DEFAULT_ALPHAS = {"otf": 0.9, "oeotf": 0.99}
 
 
 class CFA(LinearExtractor):
@@ -142,7 +142,7 @@ class CFA(LinearExtractor):
         self.image_shape = image_shape
 
     def _learn(self, data: Array, codes: Index) -> tuple[Array | None, Array]:
-        alpha = _ALPHA[self.filter] if self.alpha is None else self.alpha
+        alpha = _DEFAULT_ALPHAS[self.filter] if self.alpha is None else self.alpha
         if self.filter == "oeotf":
             if alpha == 1:
                 raise ValueError(
@@ -276,11 +276,11 @@ def oeotf_filters(Z: Array, codes: Index, alpha: float) -> Array:
         # The answers to the own samples are fixed, so their energy may join that
         # of the others: the matrix to invert is then diagonal for every class.
         weights = alpha * scatter / (power * (n_samples - own.size)) + noise
-        filters[:, c] = _unit_answers(Z[own], weights, float(power))
+        filters[:, c] = _unit_response_filter(Z[own], weights, float(power))
     return filters
 
 
-def _unit_answers(own: Array, weights: Array, power: float) -> Array:
+def _unit_response_filter(own: Array, weights: Array, power: float) -> Array:
     """The h of least ``h' diag(weights) h`` with answer 1 to every row."""
     size = own.shape[0]
     if np.square(own).sum() <= _POWER_TOLERANCE * power * own.size:

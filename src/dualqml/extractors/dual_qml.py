@@ -252,7 +252,7 @@ class DualQML(SupervisedExtractor):
                 f"All samples of class {self.classes_[empty[0]]!r} are zero vectors; "
                 "remove the class or check the preprocessing"
             )
-        self.lam_ = self._data_lam(data, lam)
+        self.lam_ = self._lam_for_data(data, lam)
         with one_blas_thread():
             solution = solve_certified(
                 data if used.size == data.shape[0] else data[used],
@@ -296,7 +296,7 @@ class DualQML(SupervisedExtractor):
     def _n_features_out(self) -> int:
         return int(self.classes_.size)
 
-    def _data_lam(self, data: Array, lam: float) -> float:
+    def _lam_for_data(self, data: Array, lam: float) -> float:
         """The lambda to use on the data as given."""
         if self.lam_scale == "none":
             return float(lam)
@@ -728,7 +728,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         path = newton_path(
             spectrum,
             class_members(fold_codes, present.size),
-            [self._data_lam(data, lam) for lam in lams[order]],
+            [self._lam_for_data(data, lam) for lam in lams[order]],
             tol=self.tol,
             max_iter=self.max_iter or DEFAULT_MAX_ITER["newton"],
         )

@@ -443,8 +443,11 @@ class DualQMLWCV(DualQMLW):
         self.random_state = random_state
 
     def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
-        rhos, lams = _positive("rhos", self.rhos), _positive("lams", self.lams)
-        widths = _positive("widths", self.widths)
+        rhos, lams = (
+            _positive_values("rhos", self.rhos),
+            _positive_values("lams", self.lams),
+        )
+        widths = _positive_values("widths", self.widths)
         if not self.rules or any(rule not in ("cosine", "max") for rule in self.rules):
             raise ValueError(
                 "rules must name at least one of 'cosine' and 'max', got "
@@ -463,7 +466,7 @@ class DualQMLWCV(DualQMLW):
             self.cv_losses_ = losses.mean(axis=(0, -1))
             tried += product(self.rules, rhos, lams, widths[:1])
             scores += (-self.cv_losses_).ravel().tolist()
-            rule = _preferred(losses[0])
+            rule = _preferred_rule(losses[0])
             of_rule = self.cv_losses_[rule]
             i, j = (int(k) for k in np.unravel_index(of_rule.argmin(), of_rule.shape))
             self.best_rule_ = self.rules[rule]
@@ -483,9 +486,9 @@ class DualQMLWCV(DualQMLW):
                     self.best_width_ = float(width)
                     self.best_rho_ = float(nearby[found.argmin()])
         best = (self.best_rule_, self.best_rho_, self.best_lam_, self.best_width_)
-        self.best_params_ = _params(*best)
+        self.best_params_ = _candidate_params(*best)
         # With one sample per class nothing is held out, and nothing is tried.
-        candidates = [_params(*candidate) for candidate in tried or [best]]
+        candidates = [_candidate_params(*candidate) for candidate in tried or [best]]
         mean_scores = np.array(scores or [np.nan])
         self.cv_results_ = search_results(candidates, mean_scores)
         self.best_score_ = float(mean_scores[candidates.index(self.best_params_)])
@@ -555,11 +558,13 @@ class DualQMLWCV(DualQMLW):
         check_search_results(self.cv_results_, path)
 
 
-def _params(rule: Rule, rho: float, lam: float, width: float) -> dict[str, Any]:
+def _candidate_params(
+    rule: Rule, rho: float, lam: float, width: float
+) -> dict[str, Any]:
     return {"rule": rule, "rho": float(rho), "lam": float(lam), "width": float(width)}
 
 
-def _preferred(losses: Array) -> int:
+def _preferred_rule(losses: Array) -> int:
     """The last rule, unless another is better by more than a standard error.
 
     Parameters
@@ -585,7 +590,7 @@ def _preferred(losses: Array) -> int:
     return chosen
 
 
-def _positive(name: str, values: Sequence[float]) -> Array:
+def _positive_values(name: str, values: Sequence[float]) -> Array:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -138,8 +138,8 @@ class CentredKernel:
 
     def raw(self, X: Array) -> Array:
         """The kernel without centring, of shape (n_samples, n_train)."""
-        mapped = _mapped(self.name, X, self.shape) - self.origin
-        return _values(self.name, mapped, self.samples, self.bandwidth)
+        mapped = _map_samples(self.name, X, self.shape) - self.origin
+        return _kernel_values(self.name, mapped, self.samples, self.bandwidth)
 
     def __call__(self, X: Array) -> Array:
         """The centred kernel, of shape (n_samples, n_train)."""
@@ -236,7 +236,7 @@ def centred_kernel(
                 "kernel='igo' compares the gradients of images, and an image of one "
                 "pixel has none: X has n_features=1. Use kernel='rbf'."
             )
-    mapped = _mapped(name, X, shape)
+    mapped = _map_samples(name, X, shape)
     mean = mapped.mean(axis=0)
     centred = mapped - mean
     if not (np.abs(centred).max() > 1e-14 * np.abs(mapped).max()):
@@ -263,11 +263,11 @@ def centred_kernel(
     return kernel, values
 
 
-def _mapped(name: KernelName, X: Array, shape: ImageShape) -> Array:
+def _map_samples(name: KernelName, X: Array, shape: ImageShape) -> Array:
     return orientation_features(X, shape) if name == "igo" else X
 
 
-def _values(name: KernelName, A: Array, B: Array, bandwidth: float) -> Array:
+def _kernel_values(name: KernelName, A: Array, B: Array, bandwidth: float) -> Array:
     if name == "rbf":
         return np.asarray(np.exp(squared_distances(A, B) / (-2.0 * bandwidth)))
     return np.asarray(A @ B.T)

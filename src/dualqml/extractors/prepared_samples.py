@@ -100,7 +100,7 @@ class PreparedSamples:
             return SampleProducts(gram, np.empty((0, *gram.shape)))
         return SampleProducts(gram, self.tangents @ centred.T)
 
-    def _with_tangents(self) -> Array:
+    def _inputs_and_tangents(self) -> Array:
         """The samples, and then their tangents, one a row."""
         rows = self.inputs
         if self.tangents is not None:
@@ -184,7 +184,9 @@ class ProductCache:
                 bucket: PreparedSamples.joined(list(members.values()))
                 for bucket, members in present.items()
             }
-            moved = {bucket: own._with_tangents() for bucket, own in buckets.items()}
+            moved = {
+                bucket: own._inputs_and_tangents() for bucket, own in buckets.items()
+            }
             for i, j in missing:
                 products = moved[i] @ buckets[j].inputs.T
                 n_samples = buckets[i].inputs.shape[0]

@@ -16,9 +16,9 @@ from dualqml._saved_state import (
     VECTOR,
     Path,
     Saved,
-    asked,
     expect,
     expect_equal,
+    from_parameters,
     instance_of,
 )
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor
@@ -286,7 +286,7 @@ class WithinMetric(SupervisedExtractor):
         # Pixels are among the descriptors: where there are more, they need no count.
         if self.descriptor is not None and wanted <= found:
             nobody = np.empty((0, wanted))
-            wanted = asked(lambda: self._inputs(nobody).shape[1], path)
+            wanted = from_parameters(lambda: self._inputs(nobody).shape[1], path)
             source = "descriptor"
         name = "mean_" if kernel is None else "kernel_"
         expect_equal(found, wanted, path, name, "inputs", source)
