@@ -93,7 +93,7 @@ class SupervisedExtractor(
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            Features; single precision where X is.
+            Features; in single precision if X is.
         """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)

@@ -21,8 +21,8 @@ def quadratic_features(
 ) -> Array:
     """Step 3 of Algorithm 1: f_c(x) = x'P_c x for every sample and class.
 
-    One matrix product with all factors, then the sum of squares over the
-    factors of each class, in chunks of samples.
+    It takes one matrix product with all factors, and then the sum of squares over
+    the factors of each class, in chunks of samples.
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ def signed_root_features(
     ranks: NDArray[np.int64],
     mean_responses: Array,
 ) -> Array:
-    """Roots of the quadratic features with the sign that a quadratic form loses.
+    """Square roots of the quadratic features, with a sign.
 
     ``g_c(x) = sign(x'P_c m_c) sqrt(x'P_c x)`` with the mean m_c of the class:
-    the features of x and -x differ, and grow like x itself.
+    the features of x and -x have opposite signs, and grow linearly with x.
 
     Parameters
     ----------
@@ -86,25 +86,25 @@ def signed_root_features(
 def profile_gallery(
     features: Array, codes: Index, *, own_weight: float, centre: bool
 ) -> tuple[Array, Array | None]:
-    """Training features made ready for cosine similarity.
+    """Prepare training features for cosine similarity.
 
     Parameters
     ----------
     features : ndarray of shape (n_training, n_classes)
         Responses of the training samples to all classes.
     codes : ndarray of shape (n_training,)
-        Their classes.
+        Classes of the training samples.
     own_weight : float
         Factor of each sample's response to its own class.
     centre : bool
-        Whether to measure the angle about the mean of the training features.
+        Whether to subtract the mean of the training features.
 
     Returns
     -------
     gallery : ndarray of shape (n_training, n_classes)
         The profiles, scaled to unit norm.
     mean : ndarray of shape (n_classes,) or None
-        What to subtract from the features of a probe; None for nothing.
+        The mean to subtract from the features of a probe; None if not `centre`.
     """
     if own_weight != 1.0:
         features = features.copy()
@@ -116,7 +116,7 @@ def profile_gallery(
 
 
 def centred(features: Array, mean: Array | None) -> Array:
-    """Features of probes about the mean of the training features, if there is one."""
+    """Features of probes minus the mean of the training features, if given."""
     return features if mean is None else features - mean
 
 
@@ -126,7 +126,7 @@ def _apply_in_chunks(
     ranks: NDArray[np.int64],
     features: Callable[[Array], Array],
 ) -> Array:
-    """Apply a function of the factors' responses, (factors, samples), in chunks."""
+    """Apply a function to the products of factors and samples, chunk by chunk."""
     out = np.empty((X.shape[0], ranks.size))
     step = max(16, _PRODUCT_BYTES // (8 * max(components.shape[0], 1)))
     for start in range(0, X.shape[0], step):
@@ -136,15 +136,14 @@ def _apply_in_chunks(
 
 
 def _class_sums(rows: Array, ranks: NDArray[np.int64]) -> Array:
-    """Sums over the rows of each class; zero for a class without rows."""
-    # Factors along the rows: those of one class are added row by row.
+    """Sums of the rows of each class; zero for a class without rows."""
     if (ranks == 1).all():
         return rows
-    held = ranks > 0
-    starts = (np.cumsum(ranks) - ranks)[held]
-    if held.all():
+    has_rows = ranks > 0
+    starts = (np.cumsum(ranks) - ranks)[has_rows]
+    if has_rows.all():
         return np.asarray(np.add.reduceat(rows, starts, axis=0))
     out = np.zeros((ranks.size, rows.shape[1]))
-    if held.any():
-        out[held] = np.add.reduceat(rows, starts, axis=0)
+    if has_rows.any():
+        out[has_rows] = np.add.reduceat(rows, starts, axis=0)
     return out

@@ -267,7 +267,7 @@ class Matcher:
             standard = (cosines - self.cosine_mean) / self.cosine_spread
             scores = scores + self.cosine_weight * standard
         if not np.isfinite(scores).all():
-            raise RecognitionError("A score is not finite: train the model anew")
+            raise RecognitionError("A score is not finite: train the model again")
         return scores
 
 

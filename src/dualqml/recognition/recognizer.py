@@ -659,6 +659,6 @@ def _template_scores(templates: Sequence[Template], model_id: str) -> Array:
         if template.model_id != model_id:
             raise RecognitionError(
                 f"The template is of model {template.model_id}, this is model "
-                f"{model_id}: make it anew from the image"
+                f"{model_id}: make it again from the image"
             )
     return np.array([template.scores for template in templates])
