@@ -227,7 +227,7 @@ def test_templates_are_of_one_model():
     with pytest.raises(RecognitionError, match="not mixed"):
         recognizer.identify_many([template, people[2, 3]])
     recognizer.enroll("person 2", people[2, 3])
-    with pytest.raises(RecognitionError, match="make it anew"):
+    with pytest.raises(RecognitionError, match="make it again"):
         recognizer.identify(template)
     other = enrolled(people, lam=0.5)
     with pytest.raises(RecognitionError, match="this is model"):
