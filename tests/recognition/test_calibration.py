@@ -191,7 +191,7 @@ def test_wrong_use(recognizer):
         recognizer.calibrate(rows, names)
     with pytest.raises(RecognitionError, match="either fmr"):
         recognizer.calibrate(rows, names, fmr=0.1, fpir=0.1)
-    with pytest.raises(RecognitionError, match="come together"):
+    with pytest.raises(RecognitionError, match="both images and labels"):
         recognizer.calibrate(rows, fmr=0.1)
     with pytest.raises(RecognitionError, match="between 0 and 1"):
         recognizer.calibrate(rows, names, fmr=1.5)

@@ -224,7 +224,7 @@ def test_templates_are_of_one_model():
     direct = recognizer.verify("person 2", people[2, 3])
     assert recognizer.verify("person 2", template) == direct
     assert len(recognizer.identify_many([template, template])) == 2
-    with pytest.raises(RecognitionError, match="not mixed"):
+    with pytest.raises(RecognitionError, match="cannot be mixed"):
         recognizer.identify_many([template, people[2, 3]])
     recognizer.enroll("person 2", people[2, 3])
     with pytest.raises(RecognitionError, match="make it again"):

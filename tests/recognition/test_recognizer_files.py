@@ -148,7 +148,10 @@ def resized(name, width):
     [
         (lambda s, a, m: m.update({"dualqml.recognizer": "2"}), "has format '2'"),
         (lambda s, a, m: m.pop("dualqml.recognizer"), "no recogniser"),
-        (lambda s, a, m: m.update({"dualqml.model_id": "0" * 16}), "not its own"),
+        (
+            lambda s, a, m: m.update({"dualqml.model_id": "0" * 16}),
+            "do not fit its model id",
+        ),
         (set_field("method", "LDA"), "LDA has no parameter"),
         (set_field("method", "PCA"), "method is not one of 'APCA'"),
         (set_field("kind", "smell"), "kind is not one of 'image', 'vector'"),
@@ -164,7 +167,7 @@ def resized(name, width):
         (set_matcher("cosine_spread", 0.0), "is not a positive number"),
         (set_matcher("cosine_spread", -1.0), "is not a positive number"),
         (resized("matcher.means", 39), "means have 39 values, not 40"),
-        (resized("rows", 39), "not one of such samples"),
+        (resized("rows", 39), "samples of another size"),
     ],
 )
 def test_files_that_are_wrong_are_refused(path, change, message):

@@ -808,8 +808,8 @@ def _inaccurate_message(
     )
     if unbounded.any():
         message += (
-            f" For {int(unbounded.sum())} of them only because rounding may have done "
-            "that much: the gap that was computed is smaller."
+            f" For {int(unbounded.sum())} of them only because rounding errors may be "
+            "that large: the computed gap is smaller."
         )
     return message + (
         " Scale the samples to similar norms, choose a less extreme lam, or allow a "

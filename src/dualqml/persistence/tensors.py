@@ -115,7 +115,7 @@ def write_tensors(
     if CHECKSUM in metadata or not all(
         isinstance(text, str) for item in strings.items() for text in item
     ):
-        what = f"metadata must be strings, and {CHECKSUM!r} is ours"
+        what = f"metadata must be strings, and the key {CHECKSUM!r} is reserved"
         raise ModelFileError(f"{path} cannot be written: {what}")
     entries: dict[str, Any] = {_METADATA: strings}
     ordered: list[NDArray[Any]] = []

@@ -118,10 +118,10 @@ class InputReader:
         if vectors.ndim != 2 or len(vectors) != len(images):
             raise RecognitionError(
                 f"The embedding gave an array of shape {vectors.shape} for "
-                f"{len(images)} images; a row for each was expected"
+                f"{len(images)} images; one row per image was expected"
             )
         if vectors.dtype.kind not in "fiu":
-            raise RecognitionError(f"An embedding is numbers, not {vectors.dtype}")
+            raise RecognitionError(f"An embedding must be numbers, not {vectors.dtype}")
         return _checked_vectors(vectors)
 
     def as_inputs(self, rows: NDArray[Any]) -> Any:
@@ -200,7 +200,7 @@ def _checked_vectors(vectors: NDArray[Any]) -> NDArray[np.float32]:
     if not np.isfinite(rows).all():
         raise RecognitionError("A sample has values that are not finite")
     if not rows.any(axis=1).all():
-        raise RecognitionError("A sample is a vector of zeros, which is like nobody")
+        raise RecognitionError("A sample is a vector of zeros, which has no direction")
     return rows
 
 

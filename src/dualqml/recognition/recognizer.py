@@ -493,7 +493,7 @@ class Recognizer:
         if (fmr is None) == (fpir is None):
             raise RecognitionError("Give either fmr (verify) or fpir (identify)")
         if (images is None) != (labels is None):
-            raise RecognitionError("Images and labels come together")
+            raise RecognitionError("Give both images and labels, or neither")
         with self._lock:
             matcher = self._fitted_matcher()
             if images is None or labels is None:
@@ -655,7 +655,7 @@ class Recognizer:
 def _template_scores(templates: Sequence[Template], model_id: str) -> Array:
     for template in templates:
         if not isinstance(template, Template):
-            raise RecognitionError("Templates and other samples are not mixed")
+            raise RecognitionError("Templates and other samples cannot be mixed")
         if template.model_id != model_id:
             raise RecognitionError(
                 f"The template is of model {template.model_id}, this is model "

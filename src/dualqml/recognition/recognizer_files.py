@@ -164,7 +164,7 @@ def load_recognizer(
         _check_state(state)
         found = _recognizer_from_state(kind, state, embedding)
         if found.model_id != metadata.get(_ID_KEY):
-            raise ValueError("its samples are not its own")
+            raise ValueError("its samples do not fit its model id")
     except (ValueError, RecognitionError) as error:
         reason = printable(str(error), 1000)
         raise ModelFileError(f"{path} cannot be loaded: {reason}") from error
@@ -201,7 +201,9 @@ def _check_gallery(state: Mapping[str, Any]) -> None:
     if counts.size != len(subjects):
         raise ValueError("there is not a number of samples for each subject")
     if (rows is None) != (not subjects) or (rows is None) != (state["kind"] is None):
-        raise ValueError("there are subjects without samples, or samples of nobody")
+        raise ValueError(
+            "there are subjects without samples, or samples without subjects"
+        )
     if rows is None:
         return
     # First each count by itself: the sum of forged counts could overflow.
@@ -305,9 +307,9 @@ def _matcher_from_state(recognizer: "Recognizer", state: Mapping[str, Any]) -> M
         raise ValueError("the model does not know the subjects")
     n_features = recognizer._reader.width
     if getattr(model, "n_features_in_", None) != n_features:
-        raise ValueError("the model is not one of such samples")
+        raise ValueError("the model was fitted to samples of another size")
     if len(means) != n_subjects:
-        raise ValueError("there is not a mean for each subject")
+        raise ValueError("there is not one mean per subject")
     # With DualQML-W the cosines are those of the inputs of its metric.
     width = model.metric_.n_inputs_ if isinstance(model, DualQMLW) else n_features
     if means.shape[1] != width:
