@@ -120,7 +120,7 @@ def test_mirror_images_are_told_apart_by_the_signed_roots_only():
     assert scores == {"quadratic": 0.5, "signed-root": 1.0}
 
 
-def test_the_rule_max_knows_no_weight_and_no_centre():
+def test_the_rule_max_ignores_weight_and_centre():
     plain = DualQMLClassifier(rule="max").fit(X, y)
     other = DualQMLClassifier(rule="max", own_weight=0.5, centre=True).fit(X, y)
     assert other.training_features_ is other.training_mean_ is None

@@ -100,7 +100,7 @@ def test_it_is_not_fisherfaces_where_directions_are_dropped():
     assert np.abs(difference).max() > 0.01
 
 
-def test_default_number_of_features_is_at_most_n_classes_less_one():
+def test_default_number_of_features_is_at_most_n_classes_minus_one():
     X, y = make_data([10] * 4, 50)
     assert MFA().fit(X, y).transform(X).shape == (40, 3)
     assert MFA(pca_dim=4).fit(X, y).transform(X).shape == (40, 2)

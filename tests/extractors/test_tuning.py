@@ -246,7 +246,7 @@ def test_ties_count_against_the_true_class():
     np.testing.assert_allclose(loss, np.log([3, 3, 3]))
 
 
-def test_the_whole_training_set_is_a_gallery_where_much_larger():
+def test_the_whole_training_set_is_a_second_gallery_if_much_larger():
     two = recognition_folds(np.repeat(np.arange(60), 2), 0)[0]
     assert [rows.size for rows in two.galleries] == [two.gallery.size, two.train.size]
     many = recognition_folds(np.repeat(np.arange(10), 30), 0)[0]
