@@ -77,7 +77,9 @@ class InputCoordinates:
         self._motion_scatter = np.zeros(2 * (self.inputs.shape[1],))
         basis = self._whole.basis
         tangents = samples.tangents if samples.tangents is not None else ()
-        for k in _moving([float(np.vdot(tangent, tangent)) for tangent in tangents]):
+        for k in _effective_motions(
+            [float(np.vdot(tangent, tangent)) for tangent in tangents]
+        ):
             tangent = tangents[k]
             scatter = tangent.T @ tangent
             # The weights give each motion the same trace in the coordinates of the
@@ -120,15 +122,15 @@ class PairwiseCoordinates:
         The kernel of all pairs, not centred.
     slopes : ndarray of shape (n_motions, n_samples, n_samples)
         Derivative of each row of the kernel by each motion of its sample.
-    curved : bool
+    relative_slopes : bool
         Whether the slopes are relative to the kernel values.
     """
 
-    def __init__(self, values: Array, slopes: Array, *, curved: bool) -> None:
+    def __init__(self, values: Array, slopes: Array, *, relative_slopes: bool) -> None:
         self.values, self.slopes = values, slopes
-        self._curved = curved
+        self._relative_slopes = relative_slopes
         self._whole = _pairwise_basis(values)
-        self._moving: list[int] = []
+        self._motions: list[int] = []
         self._weights: list[float] = []
         self._motion_scatter = np.zeros_like(values)
         projector = self._whole.projector
@@ -137,13 +139,13 @@ class PairwiseCoordinates:
         for k in range(len(slopes)):
             change = self._centred_change(k)
             energies.append(float(np.vdot(change, change)))
-        for k in _moving(energies):
+        for k in _effective_motions(energies):
             change = self._centred_change(k)
             scatter = change.T @ change
             # Weights as in InputCoordinates.
             trace = float(np.vdot(scatter, inverse))
             if trace > 0.0:
-                self._moving.append(k)
+                self._motions.append(k)
                 self._weights.append(1.0 / trace)
                 scatter /= trace
                 self._motion_scatter += scatter
@@ -161,7 +163,7 @@ class PairwiseCoordinates:
     def _change(self, motion: int, part: tuple[Any, ...]) -> Array:
         """The change of a part of the kernel by a motion of the samples of its rows."""
         slopes = self.slopes[motion][part]
-        return slopes * self.values[part] if self._curved else slopes.copy()
+        return slopes * self.values[part] if self._relative_slopes else slopes.copy()
 
     def learnt_from(self, train: Index) -> LearntCoordinates:
         """Coordinates learnt from some of the training samples."""
@@ -173,15 +175,15 @@ class PairwiseCoordinates:
             values = values[part]
             coordinates = _pairwise_basis(values)
             held_out = np.ix_(np.setdiff1d(np.arange(n_samples), train), train)
-            if self._moving:
-                changes = [self._change(k, held_out) for k in self._moving]
+            if self._motions:
+                changes = [self._change(k, held_out) for k in self._motions]
                 motion = _doubly_centred(motion[part])
                 motion -= _doubly_centred(_weighted_scatter(changes, self._weights))
         return LearntCoordinates(
             coordinates.training,
             values.mean(axis=0),
             coordinates.projector,
-            coordinates.scatter(motion) if self._moving else None,
+            coordinates.scatter(motion) if self._motions else None,
         )
 
     def coordinates_of(
@@ -206,7 +208,7 @@ class GramCoordinates(PairwiseCoordinates):
     def __init__(self, samples: PreparedSamples) -> None:
         self.mean, self.centred = deviations(samples.inputs)
         products = samples.products()
-        super().__init__(products.gram, products.slopes, curved=False)
+        super().__init__(products.gram, products.slopes, relative_slopes=False)
 
 
 class KernelCoordinates(PairwiseCoordinates):
@@ -230,7 +232,7 @@ class KernelCoordinates(PairwiseCoordinates):
         # The derivative of the kernel k(x, z) along t is t'(z - x) k / s2.
         slopes = products.slopes
         own = np.einsum("kii->ki", slopes)[:, :, None]
-        super().__init__(values, slopes - own, curved=True)
+        super().__init__(values, slopes - own, relative_slopes=True)
 
     def at_width(self, factor: float) -> "KernelCoordinates":
         """The same samples with a kernel of `factor` times the variance."""
@@ -241,7 +243,7 @@ class KernelCoordinates(PairwiseCoordinates):
             bandwidth=factor * self.kernel.bandwidth,
             row_means=values.mean(axis=0),
         )
-        PairwiseCoordinates.__init__(other, values, self.slopes, curved=True)
+        PairwiseCoordinates.__init__(other, values, self.slopes, relative_slopes=True)
         return other
 
 
@@ -305,7 +307,7 @@ def _pairwise_basis(values: Array) -> PairwiseBasis:
     return PairwiseBasis(vectors * roots, vectors / roots, None)
 
 
-def _moving(energies: list[float]) -> list[int]:
+def _effective_motions(energies: list[float]) -> list[int]:
     """Indices of the motions that change the samples by more than rounding."""
     least = SAME_SAMPLE * max(energies, default=0.0)
     return [k for k, energy in enumerate(energies) if energy > least]
