@@ -33,13 +33,13 @@ def squared_distances(A: Array, B: Array) -> Array:
 
 
 def gram_distances(gram: Array) -> Array:
-    """Squared Euclidean distances between rows of which the products are known."""
+    """Squared Euclidean distances between rows, from their scalar products."""
     squares = np.diagonal(gram)
     return _distances(squares, squares, gram.copy())
 
 
 def _distances(square_a: Array, square_b: Array, products: Array) -> Array:
-    """In the place of the products."""
+    """Squared distances from squared norms and products, which are overwritten."""
     products *= -2.0
     products += square_a[:, None] + square_b
     return np.maximum(products, 0.0, out=products)
@@ -54,7 +54,7 @@ class SpanPCA:
     mean : ndarray of shape (n_features,)
         The mean of the samples.
     basis : ndarray of shape (n_features, rank)
-        Orthonormal principal directions, one a column.
+        Orthonormal principal directions, one per column.
     coordinates : ndarray of shape (n_samples, rank)
         The centred samples in that basis.
     variances : ndarray of shape (rank,)
@@ -92,7 +92,7 @@ def principal_directions(factor: Array) -> tuple[Array, Array]:
     eigenvalues : ndarray of shape (rank,)
         The non-zero eigenvalues.
     basis : ndarray of shape (n_features, rank)
-        Orthonormal eigenvectors, one a column.
+        Orthonormal eigenvectors, one per column.
     """
     spectrum = scatter_spectrum(factor, rank_tolerance=RANK_TOLERANCE)
     basis = spectrum.back_project(np.eye(spectrum.rank)[::-1]).T
@@ -100,7 +100,7 @@ def principal_directions(factor: Array) -> tuple[Array, Array]:
 
 
 def deviations(X: Array) -> tuple[Array, Array]:
-    """The mean of samples, and what they differ from it by.
+    """The mean of the samples, and their deviations from it.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def deviations(X: Array) -> tuple[Array, Array]:
     mean : ndarray of shape (n_features,)
         Their mean.
     centred : ndarray of shape (n_samples, n_features)
-        The samples less their mean.
+        The samples minus their mean.
 
     Raises
     ------
@@ -161,16 +161,16 @@ def class_means(Z: Array, codes: Index) -> tuple[Array, Index]:
 
 
 def within_deviations(Z: Array, codes: Index) -> Array:
-    """Each sample less the mean of its class."""
+    """Each sample minus the mean of its class."""
     means, _ = class_means(Z, codes)
     return np.asarray(Z - means[codes])
 
 
 def within_contrasts(Z: Array, codes: Index) -> Array:
-    """As few rows as there can be with the scatter of the within-class deviations.
+    """The smallest number of rows that have the within-class scatter.
 
-    Of a class of q samples the q - 1 Helmert contrasts: each sample against the
-    mean of those before it.
+    A class of q samples gives its q - 1 Helmert contrasts: each sample against the
+    mean of the samples before it.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def within_contrasts(Z: Array, codes: Index) -> Array:
     Returns
     -------
     ndarray of shape (n_samples - n_classes, d)
-        Rows H with ``H'H`` the sum of the outer products of the deviations.
+        Rows H. ``H'H`` is the sum of the outer products of the deviations.
     """
     order = np.argsort(codes, kind="stable")
     ordered, own = Z[order], codes[order]
@@ -217,14 +217,14 @@ def discriminant_directions(
     wanted, unwanted : ndarray of shape (d, d)
         Symmetric; the second positive definite.
     n_components : int
-        How many directions.
+        Number of directions.
 
     Returns
     -------
     ratios : ndarray of shape (n_components,)
         The generalised eigenvalues, largest first.
     directions : ndarray of shape (d, n_components)
-        The directions, one a column.
+        The directions, one per column.
 
     Raises
     ------
@@ -245,10 +245,10 @@ def discriminant_directions(
 
 
 def definite_factor(S: Array) -> tuple[Array, bool] | None:
-    """Cholesky factor for ``scipy.linalg.cho_solve``, None if S is singular.
+    """Cholesky factor for ``scipy.linalg.cho_solve``; None if S is singular.
 
-    Rounding may let the factorisation of a singular matrix pass, so its
-    condition number is estimated as well.
+    Because of rounding, the factorisation of a singular matrix may succeed, so
+    its condition number is estimated as well.
     """
     try:
         factor: tuple[Array, bool] = cho_factor(S, lower=True)

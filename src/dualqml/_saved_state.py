@@ -12,8 +12,8 @@ a method ``_check_saved(path)``, if the class has one. For example::
         )
 
 A checksum finds damage, but a forged file has a checksum that fits. So every value of
-a file is checked against these declarations before it is used. No check takes memory
-by a number that a file only states.
+a file is checked against these declarations before it is used. No check
+allocates memory of a size that a file only states.
 """
 
 import math
@@ -28,28 +28,28 @@ from sklearn.base import BaseEstimator
 
 from dualqml._text import printable
 
-#: Characters of a message about a value, which may be a large one.
+#: Most characters of a message. A message may quote a large value.
 _LONGEST_MESSAGE = 500
-#: Pixels of an image, 1024 x 1024. Files state sizes of images that they do not have.
+#: Most pixels of an image, 1024 x 1024. A file can state any image size.
 MOST_PIXELS = 1 << 20
-#: Threads. A thread pool makes as many as it is told.
+#: Most threads. A thread pool starts as many as it is told to.
 _MOST_JOBS = 256
-#: Numbers in the parameters of a method, and characters of a text.
+#: Most numbers in the parameters of a method, and most characters of a text.
 _MOST_PLAIN = 1_000
-#: Values of a large array that are looked at together.
+#: Number of values of a large array that are checked at a time.
 _BLOCK = 1 << 20
 
-
-#: Where a value is: names of parameters and attributes, keys and places in lists.
-#: A text would be copied for every value, and names in a file may be very long.
+#: Where a value is: names of parameters and attributes, keys and positions in lists.
+#: It is not one string: that would be copied for every value, and names in a file may
+#: be very long.
 Path = tuple[str, ...]
 
 
 class ValueProblem(ValueError):
-    """What cannot be saved or loaded, and where it is."""
+    """A value cannot be saved or loaded. The message says where it is."""
 
     def __init__(self, path: Path, what: str) -> None:
-        # A file may have chosen the names.
+        # The names may come from a file.
         where = ".".join(printable(name, 80) for name in path)
         what = printable(what, _LONGEST_MESSAGE)
         super().__init__(f"{where or 'the model'} {what}")
@@ -57,21 +57,21 @@ class ValueProblem(ValueError):
 
 @dataclass(frozen=True)
 class Kind:
-    """What a value must be.
+    """A kind of values, such as a matrix or a whole number.
 
     Attributes
     ----------
     name : str
-        In words.
+        The kind in words, for messages.
     holds : callable
-        Whether a value is. It looks at types and shapes, and at values only of what
-        is small.
+        Whether a value is of this kind. It checks types and shapes, and the values of
+        small objects only.
     finite : bool
-        Whether the numbers of an array must be finite, which takes a look at each.
+        Whether all numbers of an array must be finite.
     axes : tuple of str
-        The length of each axis of an array, by name; empty where it is free. A name
-        stands for the same number everywhere in an object: "n_features" is
-        `n_features_in_`, "n_classes" the number of classes, and any other name is
+        The length of each axis of an array, by name; empty if the shape is free. A
+        name stands for the same number everywhere in an object: "n_features" is
+        `n_features_in_`, "n_classes" is the number of classes, and any other name is
         the length that the first array has.
     """
 
@@ -81,7 +81,7 @@ class Kind:
     axes: tuple[str, ...] = ()
 
     def of(self, *axes: str) -> "Kind":
-        """An array of this kind whose axes have these lengths."""
+        """Arrays of this kind whose axes have these lengths."""
         return replace(self, axes=axes)
 
     def __or__(self, other: "Kind") -> "Kind":
@@ -93,78 +93,17 @@ class Kind:
         )
 
 
-def check_kind(value: Any, kind: Kind, path: Path, *, values: bool = True) -> None:
-    """Refuse a value that is not what it must be.
-
-    Parameters
-    ----------
-    value : object
-        The value.
-    kind : Kind
-        What it must be.
-    path : tuple of str
-        Where it is, for messages.
-    values : bool, default=True
-        Whether to look at all numbers of arrays.
-
-    Raises
-    ------
-    ValueProblem
-        It is something else.
-    """
-    if not kind.holds(value):
-        raise ValueProblem(path, f"is not {kind.name}")
-    looked_at = values and kind.finite and isinstance(value, np.ndarray)
-    if looked_at and not _all_finite(value):
-        raise ValueProblem(path, "has numbers that are not finite")
-
-
-def check_fields(record: Any, kinds: Mapping[str, Kind], path: Path) -> None:
-    """Refuse a dictionary that does not have exactly the fields that it must have.
-
-    Parameters
-    ----------
-    record : object
-        The dictionary.
-    kinds : dict of str to Kind
-        Its fields.
-    path : tuple of str
-        Where it is, for messages.
-
-    Raises
-    ------
-    ValueProblem
-        It is something else, or one of its fields is.
-    """
-    if not isinstance(record, dict):
-        raise ValueProblem(path, "does not have the fields it should")
-    for name in kinds:
-        if name not in record:
-            raise ValueProblem((*path, name), "is missing")
-    for name, value in record.items():
-        if name not in kinds:
-            raise ValueProblem((*path, name), "is a field that is not known")
-        check_kind(value, kinds[name], (*path, name))
-
-
-def _all_finite(array: NDArray[Any]) -> bool:
-    # Block by block, as the answer takes a byte for each number.
-    flat = array.reshape(-1, order="A")
-    starts = range(0, flat.size, _BLOCK)
-    return all(np.isfinite(flat[start : start + _BLOCK]).all() for start in starts)
-
-
 def array_of(
     name: str, types: str, ndim: int, *, finite: bool = False, empty: bool = True
 ) -> Kind:
-    """An array of some of NumPy's types and a number of dimensions.
+    """Arrays of some NumPy types and of a number of dimensions.
 
     Parameters
     ----------
     name : str
-        In words.
+        The kind in words.
     types : str
-        Names of types like "float64 int32", or of kinds of types like "U".
+        Names of types, as "float64 int32", or letters of `dtype.kind`, as "U".
     ndim : int
         The number of dimensions.
     finite : bool, default=False
@@ -175,14 +114,14 @@ def array_of(
     Returns
     -------
     Kind
-        Such arrays.
+        The kind.
     """
-    known = types.split()
+    names = types.split()
     return Kind(
         name,
         lambda v: (
             isinstance(v, np.ndarray)
-            and (v.dtype.name in known or v.dtype.kind in known)
+            and (v.dtype.name in names or v.dtype.kind in names)
             and v.ndim == ndim
             and (empty or v.size > 0)
         ),
@@ -191,12 +130,12 @@ def array_of(
 
 
 def instance_of(*types: type) -> Kind:
-    """An object of one of some classes."""
+    """Objects of one of the given classes."""
     return Kind(" or ".join(t.__name__ for t in types), lambda v: isinstance(v, types))
 
 
 def one_of(values: Collection[str]) -> Kind:
-    """One of some texts."""
+    """One of the given strings."""
     return Kind(
         "one of " + ", ".join(map(repr, values)),
         lambda v: type(v) is str and v in values,
@@ -204,7 +143,7 @@ def one_of(values: Collection[str]) -> Kind:
 
 
 def plain_number(name: str, low: float, high: float = math.inf) -> Kind:
-    """A finite number of Python in a range, both ends in it."""
+    """Finite Python numbers in a range, both ends included."""
     return Kind(
         name,
         lambda v: type(v) in (int, float) and math.isfinite(v) and low <= v <= high,
@@ -222,7 +161,7 @@ def _is_count(value: object) -> bool:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether it is made of a few numbers and short texts."""
+    """Whether a value consists of a few numbers and short texts."""
     left, rest = _MOST_PLAIN, [value]
     while rest and left:
         left -= 1
@@ -239,23 +178,23 @@ def _is_plain(value: object) -> bool:
 
 NOTHING = Kind("None", lambda v: v is None)
 NUMBER = Kind("a finite number", _is_finite_number)
-# The score of a search in which nothing could be held out is not a number.
+# The score is NaN if a search could not hold out any sample.
 SCORE = Kind("a number", lambda v: isinstance(v, Real) and not isinstance(v, bool))
 COUNT = Kind("a whole number", _is_count)
 TEXT = instance_of(str)
 DICT = instance_of(dict)
 ESTIMATOR = Kind("an estimator", lambda v: isinstance(v, BaseEstimator))
-# In half precision there is no linear algebra.
+# NumPy has no linear algebra in half precision.
 _FLOATS = "float32 float64"
 VECTOR = array_of("a vector", _FLOATS, 1, finite=True, empty=False)
 MATRIX = array_of("a matrix", _FLOATS, 2, finite=True, empty=False)
-# What a fit reports, and no prediction uses: a fit that failed has NaN.
+# Reported by a fit, not used by predictions. A fit that failed reports NaN.
 REPORT = array_of("a vector", _FLOATS, 1)
 REPORT_MATRIX = array_of("a matrix", _FLOATS, 2)
 REPORT_CUBE = array_of("an array of three dimensions", _FLOATS, 3)
-# Sums and differences of shorter or unsigned ones wrap around.
+# Sums and differences of shorter or unsigned integers could overflow.
 CODES = array_of("a vector of whole numbers", "int32 int64", 1, empty=False)
-# Those of objects are strings: no others can be saved.
+# Arrays of objects hold strings: other objects cannot be saved.
 LABELS = array_of("a vector of labels", "b i u f U O", 1, finite=False)
 STRINGS = array_of("a vector of strings", "U O", 1)
 SHAPE = Kind(
@@ -283,43 +222,7 @@ LINE = Kind(
     lambda v: type(v) is str and len(v) <= _MOST_PLAIN and v.isprintable(),
 )
 
-
-def expect(holds: bool, path: Path, name: str, what: str) -> None:
-    """Refuse an attribute unless something holds."""
-    if not holds:
-        raise ValueProblem((*path, name), what)
-
-
-def expect_equal(
-    found: int, wanted: int, path: Path, name: str, unit: str, source: str
-) -> None:
-    what = f"has {found} {unit}, but for {source} it needs {wanted}"
-    expect(found == wanted, path, name, what)
-
-
-def expect_codes(codes: NDArray[Any], size: int, path: Path, name: str) -> None:
-    """Refuse codes unless they are 0 to size - 1, each of them used."""
-    # In this order: counting takes memory by the largest code and by nothing stated.
-    holds = (
-        0 < size <= codes.size
-        and codes.min() == 0
-        and codes.max() == size - 1
-        and bool(np.bincount(codes, minlength=size).all())
-    )
-    what = f"does not have the whole numbers from 0 to {size - 1}, each at least once"
-    expect(holds, path, name, what)
-
-
-def asked(question: Callable[[], Any], path: Path) -> Any:
-    """An answer that depends on parameters, which may be anything."""
-    try:
-        return question()
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        what = f"has parameters that do not fit: {error}"
-        raise ValueProblem(path, what) from error
-
-
-#: What `set_output` leaves.
+#: The attribute that `set_output` sets.
 _CONTAINER = one_of(("default", "pandas", "polars"))
 OUTPUT: Mapping[str, Kind] = {
     "_sklearn_output_config": Kind(
@@ -340,12 +243,13 @@ class Saved:
     Attributes
     ----------
     attributes : dict of str to Kind
-        What an object has. An estimator that is not fitted has none of them.
+        Attributes that an object has. An estimator that is not fitted has none of
+        them.
     optional : dict of str to Kind
-        What it may have.
+        Attributes that an object may have.
     parameters : dict of str to Kind
-        Parameters that are checked here. Those of a fitted estimator are also
-        checked by itself.
+        Parameters that are checked here. A fitted estimator also validates its
+        parameters itself.
     """
 
     attributes: Mapping[str, Kind] = field(default_factory=dict)
@@ -353,11 +257,11 @@ class Saved:
     parameters: Mapping[str, Kind] = field(default_factory=dict)
 
     def extended(self, **attributes: Kind) -> "Saved":
-        """The same with more attributes, as a subclass has them."""
+        """The same with more attributes, for a subclass."""
         return replace(self, attributes={**self.attributes, **attributes})
 
 
-#: An estimator that learns nothing. Any estimator may have names of columns.
+#: An estimator that learns nothing. Any estimator may have names of features.
 STATELESS = Saved(
     optional={"feature_names_in_": STRINGS.of("n_features"), **OUTPUT},
     parameters={"n_jobs": JOBS},
@@ -365,33 +269,86 @@ STATELESS = Saved(
 
 
 def fitted(**attributes: Kind) -> Saved:
-    """What a file keeps of an estimator: `n_features_in_` and what else it learns."""
+    """What a file keeps of a fitted estimator: `n_features_in_` and attributes."""
     return STATELESS.extended(n_features_in_=COUNT, **attributes)
 
 
-def check_shapes(made: Any, saved: Saved, path: Path) -> None:
-    """Raise if arrays of an object do not fit together.
-
-    With shapes that do not fit, a model would be loaded and would fail when it is
-    used, or answer from the wrong rows.
+def check_kind(value: Any, kind: Kind, path: Path, *, values: bool = True) -> None:
+    """Raise if a value is not of a kind.
 
     Parameters
     ----------
-    made : object
-        A fitted estimator or a dataclass, with attributes of the right kinds. The
-        objects that it holds have been checked.
-    saved : Saved
-        What it declares.
+    value : object
+        The value.
+    kind : Kind
+        The kind.
     path : tuple of str
-        Where it is, for messages.
+        Where the value is, for messages.
+    values : bool, default=True
+        Whether to check all numbers of arrays.
 
     Raises
     ------
     ValueProblem
-        They do not fit.
+        The value is of another kind.
     """
-    values = vars(made)
-    #: By name the length, and the attribute that says so.
+    if not kind.holds(value):
+        raise ValueProblem(path, f"is not {kind.name}")
+    check_values = values and kind.finite and isinstance(value, np.ndarray)
+    if check_values and not _all_finite(value):
+        raise ValueProblem(path, "has numbers that are not finite")
+
+
+def check_fields(record: Any, kinds: Mapping[str, Kind], path: Path) -> None:
+    """Raise if a dictionary does not have exactly the given fields.
+
+    Parameters
+    ----------
+    record : object
+        The dictionary.
+    kinds : dict of str to Kind
+        The kind of each field, by name.
+    path : tuple of str
+        Where the value is, for messages.
+
+    Raises
+    ------
+    ValueProblem
+        A field is missing, unknown or of another kind, or it is no dictionary.
+    """
+    if not isinstance(record, dict):
+        raise ValueProblem(path, "does not have the fields it should")
+    for name in kinds:
+        if name not in record:
+            raise ValueProblem((*path, name), "is missing")
+    for name, value in record.items():
+        if name not in kinds:
+            raise ValueProblem((*path, name), "is a field that is not known")
+        check_kind(value, kinds[name], (*path, name))
+
+
+def check_shapes(loaded: Any, saved: Saved, path: Path) -> None:
+    """Raise if the shapes of the arrays of an object do not fit together.
+
+    A model with wrong shapes would fail when it is used, or use the wrong rows.
+
+    Parameters
+    ----------
+    loaded : object
+        A fitted estimator or a dataclass, with attributes of the right kinds. The
+        objects that it holds have been checked.
+    saved : Saved
+        The declaration of its class.
+    path : tuple of str
+        Where the value is, for messages.
+
+    Raises
+    ------
+    ValueProblem
+        The shapes do not fit.
+    """
+    values = vars(loaded)
+    # The length of each named axis, and the attribute that it comes from.
     known: dict[str, tuple[int, str]] = {}
     if "n_features_in_" in values:
         known["n_features"] = values["n_features_in_"], "n_features_in_"
@@ -399,11 +356,12 @@ def check_shapes(made: Any, saved: Saved, path: Path) -> None:
     kinds = {**saved.parameters, **saved.attributes, **saved.optional}
     for name, kind in kinds.items():
         array = values.get(name)
-        # Many may be None, and StandardScaler counts in a number or an array.
+        # Some are None; StandardScaler counts samples in a number or an array.
         if not isinstance(array, np.ndarray) or not kind.axes:
             continue
-        for axis, (letter, size) in enumerate(zip(kind.axes, array.shape, strict=True)):
-            wanted, source = known.setdefault(letter, (size, name))
+        lengths = zip(kind.axes, array.shape, strict=True)
+        for axis, (axis_name, size) in enumerate(lengths):
+            wanted, source = known.setdefault(axis_name, (size, name))
             what = (
                 f"has the shape {array.shape}, but for {source} it needs {wanted} "
                 f"along axis {axis}"
@@ -411,3 +369,46 @@ def check_shapes(made: Any, saved: Saved, path: Path) -> None:
             expect(size == wanted, path, name, what)
     if "n_classes" in known:
         expect(known["n_classes"][0] > 0, path, "classes_", "is empty")
+
+
+def expect(holds: bool, path: Path, name: str, what: str) -> None:
+    """Raise for an attribute unless a condition holds."""
+    if not holds:
+        raise ValueProblem((*path, name), what)
+
+
+def expect_equal(
+    found: int, wanted: int, path: Path, name: str, unit: str, source: str
+) -> None:
+    """Raise unless an attribute has as many items as another attribute needs."""
+    what = f"has {found} {unit}, but for {source} it needs {wanted}"
+    expect(found == wanted, path, name, what)
+
+
+def expect_codes(codes: NDArray[Any], size: int, path: Path, name: str) -> None:
+    """Raise unless codes are the numbers 0 to size - 1, each at least once."""
+    # In this order: counting takes memory for the largest code, so it comes last.
+    holds = (
+        0 < size <= codes.size
+        and codes.min() == 0
+        and codes.max() == size - 1
+        and bool(np.bincount(codes, minlength=size).all())
+    )
+    what = f"does not have the whole numbers from 0 to {size - 1}, each at least once"
+    expect(holds, path, name, what)
+
+
+def from_parameters(compute: Callable[[], Any], path: Path) -> Any:
+    """Compute a value from parameters of a file, which may not be valid."""
+    try:
+        return compute()
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        what = f"has parameters that do not fit: {error}"
+        raise ValueProblem(path, what) from error
+
+
+def _all_finite(array: NDArray[Any]) -> bool:
+    # Block by block, as the result of isfinite takes one byte per number.
+    flat = array.reshape(-1, order="A")
+    starts = range(0, flat.size, _BLOCK)
+    return all(np.isfinite(flat[start : start + _BLOCK]).all() for start in starts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""scikit-learn as estimators need it: private parts, base classes, BLAS threads.
+"""What estimators need around scikit-learn: base classes, labels, BLAS threads.
 
 The parts of scikit-learn that are not public are imported here and nowhere else.
 """
@@ -39,17 +39,17 @@ __all__ = [
 class SupervisedExtractor(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
-    """Base of transformers that learn from labelled samples. Do not use directly."""
+    """Base class of transformers that learn from labelled samples."""
 
     _saved: ClassVar[Saved] = fitted(classes_=LABELS.of("n_classes"))
 
     def _fit(self, data: Array, codes: Index) -> None:
         """Learn from samples and class numbers; `classes_` is set."""
-        raise TypeError(f"{type(self).__name__} does not say how it learns")
+        raise TypeError(f"{type(self).__name__} does not implement _fit")
 
     def _features(self, data: Array) -> Array:
-        """Features of samples that have been checked."""
-        raise TypeError(f"{type(self).__name__} does not say what it computes")
+        """Features of samples that have been validated."""
+        raise TypeError(f"{type(self).__name__} does not implement _features")
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -93,7 +93,7 @@ class SupervisedExtractor(
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            Features; single precision where X is.
+            Features; in single precision if X is.
         """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
@@ -107,10 +107,10 @@ class SupervisedExtractor(
 
 
 class LinearExtractor(SupervisedExtractor):
-    """Base of extractors whose features are linear. Do not use directly.
+    """Base class of extractors whose features are linear.
 
     A subclass implements `_learn`, which returns the mean to be subtracted
-    (or None) and the directions, one a column.
+    (or None) and the directions, one per column.
     """
 
     _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
@@ -122,7 +122,7 @@ class LinearExtractor(SupervisedExtractor):
     components_: Array
 
     def _learn(self, data: Array, codes: Index) -> tuple[Array | None, Array]:
-        raise TypeError(f"{type(self).__name__} does not say what it learns")
+        raise TypeError(f"{type(self).__name__} does not implement _learn")
 
     def _fit(self, data: Array, codes: Index) -> None:
         self.mean_, directions = self._learn(data, codes)
@@ -138,9 +138,10 @@ class LinearExtractor(SupervisedExtractor):
 
 
 def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Index]:
-    """Check that labels are of classes; the classes, and the number of each label's.
+    """Check class labels; return the classes, and the class number of each label.
 
-    Few samples of many classes are our normal case, and no reason to warn.
+    Many classes with few samples each are normal here. scikit-learn's warning about
+    them is not shown.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")
@@ -151,14 +152,14 @@ def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Index]:
 
 @cache
 def _controller() -> ThreadpoolController:
-    # Looking for the loaded libraries takes milliseconds: once is enough.
+    # Searching for the loaded libraries takes milliseconds, so it is done once.
     return ThreadpoolController()
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Cap BLAS to one thread: many small matrices gain nothing from more.
+    """Limit BLAS to one thread: with small matrices more threads are no faster.
 
-    It also makes results independent of the number of our own threads.
+    It also makes results independent of `n_jobs`.
     """
     context: AbstractContextManager[Any] = _controller().limit(
         limits=1, user_api="blas"

@@ -171,7 +171,7 @@ def test_one_dimensional_otf_is_the_limit_of_a_vanishing_ridge(alpha):
     )
 
 
-def test_one_dimensional_otf_keeps_the_energy_asked_for():
+def test_one_dimensional_otf_keeps_the_given_energy():
     ranks = [
         np.linalg.matrix_rank(otf(mode="1d", energy=e).fit(X, y).components_)
         for e in (0.3, 1.0)

@@ -42,7 +42,7 @@ def test_the_gram_matrix_of_kernel_coordinates_is_the_centred_kernel(width):
 
 
 @by_system
-def test_a_sample_learnt_from_is_placed_where_it_is(kind):
+def test_training_samples_keep_their_coordinates(kind):
     X, _ = make_data([3, 2, 4, 3], 24, centre=False)
     system = make_system(kind, X, None)
     for train in (everyone(X), fold_of(12)[0]):
@@ -57,7 +57,7 @@ def test_a_sample_learnt_from_is_placed_where_it_is(kind):
 @given(
     n_samples=st.integers(9, 30), n_held_out=st.integers(1, 5), seed=st.integers(0, 999)
 )
-def test_a_restriction_is_what_the_fold_alone_would_give(
+def test_coordinates_of_a_fold_equal_those_of_the_fold_alone(
     kind, n_motions, n_samples, n_held_out, seed
 ):
     X, _ = make_data([n_samples], 24, seed=seed, noise=1.0, centre=False)
@@ -74,7 +74,7 @@ def test_a_restriction_is_what_the_fold_alone_would_give(
     assert A.shape == B.shape
     np.testing.assert_allclose(A @ A.T, B @ B.T, atol=1e-9)
     if n_motions:
-        # Coordinates may be turned, but not what the samples see of a scatter.
+        # Coordinates may be rotated; the scatter relative to the samples is the same.
         scatters = [
             P.training @ P.tangent_scatter @ P.training.T for P in (ours, alone)
         ]
@@ -122,7 +122,7 @@ def test_folds_keep_the_weights_of_the_motions_of_the_whole_set(kind):
 
 
 @by_system
-def test_folds_leave_the_whole_as_it_was(kind):
+def test_folds_do_not_change_the_whole_set(kind):
     X, _ = make_data([15], 24, centre=False)
     system = make_system(kind, X, tangent_images(X, SHAPE))
     before = system.learnt_from(everyone(X)).tangent_scatter
@@ -152,7 +152,7 @@ def test_equal_samples_in_a_fold_are_an_error(kind, seed):
         system.learnt_from(np.arange(5))
 
 
-def test_another_width_is_that_of_a_fresh_geometry():
+def test_another_width_equals_a_new_coordinate_system():
     rng = np.random.default_rng(0)
     X, tangents = rng.normal(size=(9, 12)), rng.normal(size=(2, 9, 12))
     moved = make_system("rbf", X, tangents, 16.0).at_width(0.25)
@@ -176,7 +176,7 @@ def test_another_width_is_that_of_a_fresh_geometry():
 
 
 @by_system
-def test_a_motion_of_rounding_is_none(kind):
+def test_a_motion_that_is_only_rounding_is_left_out(kind):
     # Images with equal rows do not change when they move down.
     bars = np.repeat(np.random.default_rng(0).uniform(size=(9, 6)), 4, axis=0)
     X = unit_rows(bars.reshape(9, 24) / 3.0)

@@ -12,6 +12,8 @@ from tests.problems import make_data
 X, y = make_data([4] * 8, 30, noise=1.2)
 X_TEST, y_test = make_data([12] * 8, 30, noise=1.2)
 
+GRID = (0.1, 1.0, 10.0)
+
 
 def test_max_rule_is_equation_14():
     model = DualQMLClassifier(2.0, rule="max").fit(X, y)
@@ -118,7 +120,7 @@ def test_mirror_images_are_told_apart_by_the_signed_roots_only():
     assert scores == {"quadratic": 0.5, "signed-root": 1.0}
 
 
-def test_the_rule_max_knows_no_weight_and_no_centre():
+def test_the_rule_max_ignores_weight_and_centre():
     plain = DualQMLClassifier(rule="max").fit(X, y)
     other = DualQMLClassifier(rule="max", own_weight=0.5, centre=True).fit(X, y)
     assert other.training_features_ is other.training_mean_ is None
@@ -133,11 +135,8 @@ def test_wrong_weight_or_centre_is_an_error(wrong):
         DualQMLClassifier(**wrong).fit(X, y)
 
 
-GRID = (0.1, 1.0, 10.0)
-
-
 @pytest.mark.parametrize("rule", ["cosine", "max"])
-def test_cross_validation_equals_a_grid_search(rule):
+def test_cross_validation_equals_a_grid_search_of_scikit_learn(rule):
     cv = StratifiedKFold(4, shuffle=True, random_state=0)
     ours = DualQMLClassifierCV(GRID, cv=cv, rule=rule, tol=1e-8).fit(X, y)
     grid = GridSearchCV(DualQMLClassifier(rule=rule, tol=1e-8), {"lam": GRID}, cv=cv)
@@ -146,10 +145,35 @@ def test_cross_validation_equals_a_grid_search(rule):
         np.testing.assert_allclose(
             ours.cv_errors_[fold], 1.0 - grid.cv_results_[f"split{fold}_test_score"]
         )
+    for name in grid.cv_results_:
+        if name.endswith("test_score"):
+            np.testing.assert_allclose(
+                ours.cv_results_[name], grid.cv_results_[name], err_msg=name
+            )
+    assert ours.cv_results_["params"] == grid.cv_results_["params"]
+    assert ours.best_params_ == grid.best_params_
+    assert ours.best_score_ == pytest.approx(grid.best_score_)
     assert ours.best_lam_ == grid.best_params_["lam"] == ours.lam_
     np.testing.assert_allclose(
         ours.components_, grid.best_estimator_.components_, atol=1e-10
     )
+
+
+def test_the_best_parameters_give_the_same_classifier():
+    model = DualQMLClassifierCV(GRID, cv=3, random_state=0).fit(X, y)
+    best = DualQMLClassifier(**model.best_params_).fit(X, y)
+    np.testing.assert_array_equal(
+        model.decision_function(X_TEST), best.decision_function(X_TEST)
+    )
+
+
+def test_folds_of_cross_validation_depend_on_the_seed_only():
+    first, again, other = (
+        DualQMLClassifierCV(GRID, cv=3, random_state=seed).fit(X, y).cv_errors_
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
 
 
 def test_cross_validation_does_not_depend_on_n_jobs():
@@ -179,7 +203,9 @@ def test_classes_of_two_and_of_one_sample():
     data, labels = make_data([2] * 10 + [1], 40)
     model = DualQMLClassifierCV(GRID, cv=10).fit(data, labels)
     assert model.cv_errors_.shape == (10, 3)
-    assert model.classes_.size == 11
+    # Two of twenty samples are held out in each fold; the single one never is.
+    assert set(np.unique(model.cv_errors_)) <= {0.0, 0.5, 1.0}
+    np.testing.assert_array_equal(model.predict(data), labels)
 
 
 @pytest.mark.parametrize("lams", [(), (1.0, 0.0), (-1.0,), ((1.0, 2.0),)])

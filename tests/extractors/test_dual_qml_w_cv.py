@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 from dualqml import DualQMLW, DualQMLWCV
 from dualqml.extractors import NearestSample
-from dualqml.extractors.dual_qml_w import _preferred
+from dualqml.extractors.dual_qml_w import _preferred_rule
 from dualqml.extractors.methods import make_method
 from dualqml.extractors.tuning import recognition_folds
 from tests.datasets import load_samples, split
@@ -140,12 +140,18 @@ def test_the_choice_is_that_of_a_slow_loop(kernel, seed, other_way):
     assert (model.best_rho_, model.best_lam_) == (RHOS[i], LAMS[j])
 
 
-def test_the_final_model_is_exact_at_the_choice():
-    model = DualQMLWCV(random_state=0, **SMALL).fit(X, y)
-    exact = DualQMLW(rho=model.best_rho_, lam=model.best_lam_, rule=model.best_rule_)
-    assert model.best_width_ == exact.width
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_the_best_parameters_give_the_same_classifier(kernel):
+    model = DualQMLWCV(random_state=0, **SMALL, kernel=kernel).fit(X, y)
+    assert model.best_params_ == {
+        "rule": model.best_rule_,
+        "rho": model.best_rho_,
+        "lam": model.best_lam_,
+        "width": model.best_width_,
+    }
+    exact = DualQMLW(**model.best_params_, kernel=kernel).fit(X, y)
     np.testing.assert_array_equal(
-        model.decision_function(NEW), exact.fit(X, y).decision_function(NEW)
+        model.decision_function(NEW), exact.decision_function(NEW)
     )
     assert set(model.qml_.status_) == {"optimal"}
 
@@ -200,7 +206,7 @@ def test_n_jobs_does_not_change_a_bit(image_shape):
     )
 
 
-def test_the_shuffle_depends_on_the_random_state_only():
+def test_the_folds_depend_on_the_random_state_only():
     first, again, other = (
         DualQMLWCV(**SMALL, random_state=seed).fit(X, y).cv_losses_
         for seed in (3, 3, 4)
@@ -224,11 +230,11 @@ def test_a_single_rule_is_respected(rule):
 def test_the_last_rule_is_taken_unless_another_is_clearly_better():
     rng = np.random.default_rng(0)
     losses = np.ones((2, 2, 3, 200)) + 0.1 * rng.normal(size=(2, 2, 3, 200))
-    assert _preferred(losses) == 1
+    assert _preferred_rule(losses) == 1
     losses[0, 1, 2] -= 0.2
-    assert _preferred(losses) == 0
+    assert _preferred_rule(losses) == 0
     losses[1, 0, 0] -= 0.2
-    assert _preferred(losses) == 1
+    assert _preferred_rule(losses) == 1
 
 
 def test_other_widths_are_tried_about_the_choice():
@@ -248,6 +254,42 @@ def test_other_widths_are_tried_about_the_choice():
     else:
         chosen = (16.0, first.best_rho_)
     assert (model.best_width_, model.best_rho_) == chosen
+
+
+def test_results_list_all_candidates_with_minus_their_loss():
+    model = DualQMLWCV(random_state=0, **SMALL).fit(X, y)
+    results = model.cv_results_
+    assert results["params"] == [
+        {"rule": rule, "rho": rho, "lam": lam, "width": 16.0}
+        for rule in RULES
+        for rho in RHOS
+        for lam in LAMS
+    ]
+    np.testing.assert_array_equal(results["mean_test_score"], -model.cv_losses_.ravel())
+    # Equal losses share a rank, as in scikit-learn.
+    losses = model.cv_losses_.ravel()
+    ranks = [1 + np.sum(losses < loss) for loss in losses]
+    np.testing.assert_array_equal(results["rank_test_score"], ranks)
+
+
+def test_the_best_score_is_minus_the_lowest_loss_of_the_best_rule():
+    rhos = (0.01, 0.1, 1.0, 10.0)
+    for widths in ((16.0,), (16.0, 0.2), (0.2, 16.0)):
+        model = DualQMLWCV(random_state=0, rhos=rhos, lams=LAMS, widths=widths)
+        results = model.fit(X, y).cv_results_
+        scores = [
+            score
+            for params, score in zip(
+                results["params"], results["mean_test_score"], strict=True
+            )
+            if params["rule"] == model.best_rule_
+        ]
+        assert model.best_score_ == max(scores)
+        chosen = results["params"].index(model.best_params_)
+        assert results["mean_test_score"][chosen] == model.best_score_
+        # With other widths only values of rho next to the chosen one are tried.
+        others = [p for p in results["params"] if p["width"] != widths[0]]
+        assert len(others) in ({0} if len(widths) == 1 else {2, 3})
 
 
 def test_the_order_of_the_grids_is_that_of_the_losses():
@@ -283,7 +325,7 @@ def test_two_classes_have_one_score():
 
 
 @pytest.mark.parametrize("rules", [("cosine", "max"), ("max", "cosine")])
-def test_with_one_sample_each_there_is_nothing_to_choose_by(rules):
+def test_one_sample_per_class_takes_the_defaults_and_has_no_score(rules):
     rows, labels = make_data([1] * 6, 12, centre=False)
     model = DualQMLWCV(
         random_state=0, rhos=(0.3, 0.1), lams=(0.7, 0.1), rules=rules
@@ -291,6 +333,10 @@ def test_with_one_sample_each_there_is_nothing_to_choose_by(rules):
     assert model.cv_losses_ is None
     assert model.best_rule_ == rules[-1]
     assert model.best_lam_ == 0.7
+    assert np.isnan(model.best_score_)
+    assert model.cv_results_["params"] == [model.best_params_]
+    np.testing.assert_array_equal(model.cv_results_["mean_test_score"], [np.nan])
+    np.testing.assert_array_equal(model.cv_results_["rank_test_score"], [1])
     np.testing.assert_array_equal(model.predict(rows), labels)
     assert set(model.qml_.status_) == {"optimal"}
 

@@ -7,6 +7,7 @@ from dualqml._linalg import span_pca
 from dualqml.exceptions import DualQMLError
 from dualqml.extractors._eigenspectrum import regularised_spectrum
 from dualqml.extractors.ere import ERE
+from dualqml.extractors.nearest import NearestSample
 from dualqml.images.tangents import tangent_images
 from tests.problems import make_data
 
@@ -97,13 +98,19 @@ def test_one_image_per_class_gives_principal_components(copies, rng):
 
 def test_more_samples_than_features(rng):
     X, y = make_data([20] * 3, 5, unit=False)
-    assert ERE().fit_transform(X, y).shape == (60, 5)
+    features = ERE().fit_transform(X, y)
+    assert features.shape == (60, 5)
+    # Five features of five pixels: nothing is lost.
+    assert np.linalg.matrix_rank(features) == 5
 
 
 def test_classes_of_different_sizes_and_copies(rng):
     X, y = make_data([1, 2, 5, 3], 30, unit=False)
     X[y == 2] = X[y == 2][0]
-    assert np.isfinite(ERE().fit_transform(X, y)).all()
+    features = ERE().fit_transform(X, y)
+    np.testing.assert_allclose(features[y == 2], features[[3] * 5], atol=1e-12)
+    model = NearestSample().fit(features, y)
+    np.testing.assert_array_equal(model.predict(features), y)
 
 
 def test_equal_samples_are_an_error():

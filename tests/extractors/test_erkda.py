@@ -100,10 +100,15 @@ def test_images_of_any_shape(faces, shape):
     assert np.abs(features).max() > 0
 
 
-def test_constant_image_has_finite_features(faces):
+def test_constant_image_has_the_features_of_no_gradient(faces):
     X, y = faces
     X[3] = 0.1
-    assert np.isfinite(ERKDA(kernel="igo").fit_transform(X, y)).all()
+    model = ERKDA(kernel="igo").fit(X, y)
+    features = model.transform(X)
+    assert np.isfinite(features).all()
+    # All constant images are alike.
+    other = model.transform(np.full_like(X[:1], 0.7))
+    np.testing.assert_allclose(other[0], features[3], atol=1e-10)
 
 
 def test_single_precision_comes_back_as_single(faces):

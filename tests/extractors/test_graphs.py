@@ -82,7 +82,7 @@ def test_neighbours_are_added_until_the_graph_is_connected(n_neighbors):
     assert connected_components(neighbour_mask(distances, used - 1))[0] == 2
 
 
-def test_a_connected_graph_is_left_alone(Z):
+def test_a_connected_graph_is_not_changed(Z):
     distances = pair_distances(Z)
     mask, used = connected_neighbour_mask(distances, 6)
     assert used == 6

@@ -61,7 +61,7 @@ def test_deviation_images_hold_the_scatters():
 
 @pytest.mark.parametrize("order", ["svd", "eig"])
 @pytest.mark.parametrize("zeta", [None, 0.0, 0.1])
-def test_bases_are_orthonormal_and_of_the_size_asked_for(order, zeta):
+def test_bases_are_orthonormal_and_of_the_given_size(order, zeta):
     model = gtda(order=order, zeta=zeta, n_dims=(3, 5)).fit(X, y)
     assert model.row_basis_.shape == (6, 3)
     assert model.column_basis_.shape == (8, 5)
@@ -188,7 +188,7 @@ def test_with_lda_the_features_are_fisherfaces_of_the_reduced_images():
 
 
 @pytest.mark.parametrize("order", ["svd", "eig"])
-def test_one_sample_a_class_means_no_weight_and_principal_components(order):
+def test_one_sample_per_class_has_no_weight_and_principal_components(order):
     rows = X[[0, 4, 7, 12, 14]]
     model = gtda(order=order).fit(rows, range(5))
     assert model.zeta_ == 0.0
@@ -205,7 +205,7 @@ def test_half_of_each_side_is_rounded_up():
     assert model.column_basis_.shape == (7, 4)
 
 
-def test_stopping():
+def test_sweeps_stop_at_the_tolerance_or_the_limit():
     with pytest.warns(ConvergenceWarning, match="max_iter=1 "):
         model = gtda(max_iter=1).fit(X, y)
     assert model.n_iter_ == 1

@@ -15,7 +15,7 @@ KERNELS = ["rbf", "linear", "igo"]
 
 
 def prepared(name, X, width=4.0, shape=None):
-    # These images are too small to be taken for such unless told.
+    # These images are so small that their shape must be given.
     shape = shape_or_row(shape, X.shape[1])
     return centred_kernel(name, X, width=width, image_shape=shape)[0]
 
@@ -36,7 +36,7 @@ def test_squared_distances_of_copies_are_not_negative(rng):
     assert squared_distances(A, A).min() >= 0
 
 
-def test_distances_need_products_alone_whatever_the_origin(rng):
+def test_distances_from_products_do_not_depend_on_the_origin(rng):
     X = rng.normal(size=(6, 3))
     expected = squared_distances(X, X)
     for origin in (np.zeros(3), X.mean(axis=0)):
@@ -125,7 +125,9 @@ def test_centred_linear_kernel_is_the_product_of_centred_samples(rng):
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("n_bytes", [1, 300])
-def test_projection_in_chunks_is_that_in_one_go(name, n_bytes, rng, monkeypatch):
+def test_projection_in_chunks_equals_projection_at_once(
+    name, n_bytes, rng, monkeypatch
+):
     X, new = rng.normal(size=(9, 16)), rng.normal(size=(11, 16))
     coefficients = rng.normal(size=(9, 3))
     kernel = prepared(name, X)

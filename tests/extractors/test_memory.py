@@ -26,8 +26,8 @@ from dualqml.extractors._memory import available_memory, require_pairs
 
 N_SAMPLES = 300
 IMAGES = {"tangents": 0.3, "image_shape": (6, 6)}
-#: Estimators, and how much more than they say they may hold at a time, in matrices
-#: of all pairs.
+#: Estimators, and how much more memory than estimated they may use, in matrices of all
+#: pairs.
 PAIRWISE = [
     pytest.param(KernelLDA(), 1, id="KernelLDA"),
     pytest.param(KernelLDA(kernel="linear"), 1, id="KernelLDA-linear"),
@@ -53,11 +53,11 @@ def samples():
     return data, np.arange(N_SAMPLES) % 10
 
 
-def asked_for(monkeypatch, estimator):
-    """Matrices of all pairs that an estimator says it needs."""
+def estimated_matrices(monkeypatch, estimator):
+    """Number of matrices of all pairs that an estimator needs by its own estimate."""
     with monkeypatch.context() as patch:
         patch.setattr(_memory, "available_memory", lambda: 0.0)
-        patch.setattr(_memory, "_size", lambda n_bytes: f"[{n_bytes}]")
+        patch.setattr(_memory, "_gigabytes", lambda n_bytes: f"[{n_bytes}]")
         with pytest.raises(NotEnoughMemoryError) as refused:
             estimator.fit(*samples())
     return float(str(refused.value).partition("[")[2].partition("]")[0]) / (
@@ -66,37 +66,39 @@ def asked_for(monkeypatch, estimator):
 
 
 @pytest.mark.parametrize(("estimator", "slack"), PAIRWISE)
-def test_they_say_about_what_they_take_and_no_more(monkeypatch, estimator, slack):
-    said = asked_for(monkeypatch, estimator)
+def test_the_estimate_is_close_to_the_memory_used_and_not_above(
+    monkeypatch, estimator, slack
+):
+    estimated = estimated_matrices(monkeypatch, estimator)
     data, labels = samples()
     tracemalloc.start()
     try:
         estimator.fit(data, labels)
-        taken = tracemalloc.get_traced_memory()[1] / (8 * N_SAMPLES**2)
+        used = tracemalloc.get_traced_memory()[1] / (8 * N_SAMPLES**2)
     finally:
         tracemalloc.stop()
-    # More would refuse what fits.
-    assert said <= taken <= said + slack
+    # A larger estimate would refuse fits that are possible.
+    assert estimated <= used <= estimated + slack
 
 
 @pytest.mark.parametrize(
     "estimator",
     [case.values[0] for case in PAIRWISE[:-1]] + [DualQMLW(kernel="rbf"), DualQMLWCV()],
 )
-def test_nothing_is_taken_where_memory_would_not_do(monkeypatch, estimator):
+def test_no_memory_is_allocated_if_there_is_not_enough(monkeypatch, estimator):
     monkeypatch.setattr(_memory, "available_memory", lambda: 2e5)
     data, labels = samples()
     tracemalloc.start()
     try:
         with pytest.raises(NotEnoughMemoryError, match=r"300 samples, and 0\.0002 GB"):
             estimator.fit(data, labels)
-        taken = tracemalloc.get_traced_memory()[1]
+        used = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert taken < 0.9 * 8 * N_SAMPLES**2
+    assert used < 0.9 * 8 * N_SAMPLES**2
 
 
-def test_methods_without_such_matrices_do_not_ask(monkeypatch):
+def test_methods_without_such_matrices_do_not_check(monkeypatch):
     monkeypatch.setattr(_memory, "available_memory", lambda: 0.0)
     Fisherfaces().fit(*samples())
     DualQMLW(kernel="linear").fit(*samples())
@@ -114,8 +116,8 @@ def test_the_error_is_of_both_kinds_and_says_what_to_do(monkeypatch):
     )
 
 
-def test_what_the_machine_tells(monkeypatch, tmp_path):
-    monkeypatch.setattr(_memory, "_of_process", lambda: np.inf)
+def test_available_memory_is_read_from_the_system(monkeypatch, tmp_path):
+    monkeypatch.setattr(_memory, "_process_memory", lambda: np.inf)
     for name in ("_MEMINFO", "_CGROUP_LIMIT"):
         monkeypatch.setattr(_memory, name, tmp_path / name)
     meminfo = "MemTotal: 9000 kB\nMemAvailable:  3000 kB\nSwapFree:   1000 kB\n"
@@ -159,5 +161,5 @@ def test_a_limit_of_the_process_is_kept(name):
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith(f"{name} needs about")
-    # Not a single matrix of all pairs was there: it would have taken 3.2 GB.
+    # Not a single matrix of all pairs was there: it would have used 3.2 GB.
     assert int(ended.stdout.split()[-1]) < 1_000_000

@@ -55,7 +55,7 @@ def test_overrides_reach_the_extractor():
     assert make_method("CFA-OTF")["extract"].filter == "otf"
 
 
-def test_image_shape_reaches_those_who_need_it():
+def test_image_shape_is_passed_to_methods_that_use_it():
     assert make_method("GTDA", image_shape=(4, 8))["extract"].image_shape == (4, 8)
     make_method("ERE", image_shape=(4, 8))  # and does not disturb the others
 
@@ -158,7 +158,7 @@ def test_edge_cases_work(name, edge):
         assert features.dtype == X.dtype
 
 
-def test_all_images_equal_is_a_typed_error():
+def test_equal_images_raise_an_error_of_the_package():
     X, y = np.ones((6, 16)), np.repeat([0, 1, 2], 2)
     for name in NAMES:
         if name in (*OWN_RULE, "CFA-OTF", "APCA"):
@@ -234,7 +234,7 @@ def test_preprocessing_is_part_of_what_is_tuned():
     assert list(search.estimator.named_steps) == ["normalise", "extract", "classify"]
 
 
-def test_local_descriptors_stand_in_front_of_every_method():
+def test_local_descriptors_come_before_every_method():
     model = make_method("LDA", preprocessing="local", image_shape=(6, 6))
     assert list(model.named_steps) == ["describe", "normalise", "extract", "classify"]
     assert model["describe"].image_shape == (6, 6)
@@ -244,14 +244,14 @@ def test_local_descriptors_stand_in_front_of_every_method():
     assert model.fit(X, y).score(X, y) >= 0.75
 
 
-def test_dual_qml_w_looks_through_the_descriptors_itself():
+def test_dual_qml_w_computes_the_descriptors_itself():
     model = make_method("DualQML-W", preprocessing="local", image_shape=(6, 6))
     assert list(model.named_steps) == ["classify"]
     assert model["classify"].descriptor == "local"
     assert model["classify"].image_shape == (6, 6)
 
 
-def test_rows_are_images_to_dual_qml_w_only_if_told():
+def test_rows_are_images_for_dual_qml_w_only_with_an_image_shape():
     assert make_method("DualQML-W")["classify"].image_shape is None
     tuned = make_method("DualQML-W", tune=True, image_shape=(6, 6))
     assert tuned["classify"].image_shape == (6, 6)

@@ -262,7 +262,7 @@ def test_the_order_of_rows_does_not_matter(seed, lda, whiten):
     np.testing.assert_array_equal(model.embedding_[equal[1]], embedding[equal[0]])
 
 
-def test_what_is_learnt_of_the_training_samples_is_in_their_order():
+def test_patches_and_embedding_are_in_the_order_of_the_samples():
     data, labels = make_data([12] * 5, 10)
     shuffled = np.random.default_rng(0).permutation(60)
     model = MLE(random_state=0, theta=1.02, n_neighbors=4).fit(

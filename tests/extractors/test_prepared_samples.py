@@ -57,16 +57,16 @@ def test_products_are_those_of_all_pairs(n_motions, n_people):
         st.tuples(st.sampled_from(NAMES), st.booleans(), st.booleans()), max_size=25
     )
 )
-def test_whoever_came_and_went_leaves_not_one_bit(steps):
+def test_subjects_that_were_removed_leave_no_trace(steps):
     cache, parts = ProductCache(), people(NAMES[:3])
-    for name, comes, asked in steps:
-        if comes:
-            # Somebody known may come again with other samples.
+    for name, is_added, is_joined in steps:
+        if is_added:
+            # A known subject may be added again with other samples.
             parts[name] = person(name, seed=int(name in parts))
         elif len(parts) > 1 and parts.pop(name, None) is not None:
             cache.forget(name)
         parts = dict(sorted(parts.items()))
-        if asked:
+        if is_joined:
             cache.joined(parts)
     (ours, order), (fresh, expected) = cache.joined(parts), ProductCache().joined(parts)
     np.testing.assert_array_equal(order, expected)
@@ -75,7 +75,7 @@ def test_whoever_came_and_went_leaves_not_one_bit(steps):
     np.testing.assert_array_equal(ours.products().slopes, fresh.products().slopes)
 
 
-def test_one_who_comes_costs_one_row_and_one_column_of_blocks():
+def test_a_new_subject_changes_one_row_and_one_column_of_blocks():
     cache, parts = ProductCache(), people(NAMES[:-1])
     cache.joined(parts)
     before = dict(cache._blocks)
@@ -86,7 +86,7 @@ def test_one_who_comes_costs_one_row_and_one_column_of_blocks():
     assert all(_bucket_of(NAMES[-1]) in pair for pair in changed)
 
 
-def test_what_is_forgotten_is_gone_at_once():
+def test_a_forgotten_subject_is_deleted_at_once():
     cache, parts = ProductCache(), people(NAMES)
     cache.joined(parts)
     cache.forget(NAMES[5])
@@ -96,7 +96,7 @@ def test_what_is_forgotten_is_gone_at_once():
     assert len(cache._blocks) == (_N_BUCKETS - 1) ** 2
 
 
-def test_one_who_is_no_longer_given_is_dropped_without_a_word():
+def test_a_subject_that_is_no_longer_given_is_deleted():
     cache, parts = ProductCache(), people(NAMES)
     cache.joined(parts)
     del parts[NAMES[0]]
@@ -118,7 +118,7 @@ def test_a_part_has_the_products_of_its_samples():
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 @pytest.mark.parametrize("shape", [None, (8, 8)])
-def test_known_products_change_nothing_that_is_learnt(kernel, shape):
+def test_known_products_do_not_change_the_fit(kernel, shape):
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(8), 3)
     X = rng.normal(size=(8, 64))[codes] + 0.5 * rng.normal(size=(24, 64))

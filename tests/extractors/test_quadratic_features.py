@@ -13,6 +13,25 @@ from dualqml.extractors._quadratic_features import (
 )
 
 
+def slow_gallery(features, codes, own_weight, centre):
+    """The profiles one entry at a time."""
+    n_samples, n_classes = features.shape
+    weighted = [
+        [
+            features[i, c] * (own_weight if codes[i] == c else 1.0)
+            for c in range(n_classes)
+        ]
+        for i in range(n_samples)
+    ]
+    mean = [sum(row[c] for row in weighted) / n_samples for c in range(n_classes)]
+    gallery = np.zeros((n_samples, n_classes))
+    for i, row in enumerate(weighted):
+        about = np.array(row) - (mean if centre else 0.0)
+        length = np.sqrt((about**2).sum())
+        gallery[i] = about / length if length > 0 else about
+    return gallery, np.array(mean) if centre else None
+
+
 @pytest.mark.parametrize("ranks", [[1, 1, 1], [2, 2, 2], [1, 3, 2], [0, 2, 1], [2, 0]])
 @pytest.mark.parametrize("product_bytes", [1, 10**7])
 def test_features_are_segmented_sums_of_squares(ranks, product_bytes, rng, monkeypatch):
@@ -86,25 +105,6 @@ def test_signed_roots_of_single_precision_are_in_double(rng):
     out = signed_root_features(X, components, np.array([1, 1]), np.array([1.0, -1.0]))
     assert out.dtype == np.float64
     np.testing.assert_allclose(out, X.astype(float) @ components.T * [1.0, -1.0])
-
-
-def slow_gallery(features, codes, own_weight, centre):
-    """The profiles one entry at a time."""
-    n_samples, n_classes = features.shape
-    weighted = [
-        [
-            features[i, c] * (own_weight if codes[i] == c else 1.0)
-            for c in range(n_classes)
-        ]
-        for i in range(n_samples)
-    ]
-    mean = [sum(row[c] for row in weighted) / n_samples for c in range(n_classes)]
-    gallery = np.zeros((n_samples, n_classes))
-    for i, row in enumerate(weighted):
-        about = np.array(row) - (mean if centre else 0.0)
-        length = np.sqrt((about**2).sum())
-        gallery[i] = about / length if length > 0 else about
-    return gallery, np.array(mean) if centre else None
 
 
 def test_with_weight_1_about_zero_the_gallery_is_the_rows_at_unit_norm(rng):

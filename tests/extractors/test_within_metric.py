@@ -1,4 +1,4 @@
-"""Against dense matrices in other coordinates, from singular vectors and loops."""
+"""Compared with dense matrices in other coordinates, from SVDs and loops."""
 
 import numpy as np
 import pytest
@@ -29,6 +29,18 @@ from tests.coordinate_systems import (
 )
 from tests.problems import make_data
 
+X, y = make_data([4] * 6, 36, noise=1.0, unit=False, centre=False)
+NEW, _ = make_data([2] * 6, 36, noise=1.0, unit=False, centre=False, seed=1)
+
+OPTIONS = {
+    "rbf": {"kernel": "rbf"},
+    "linear": {"kernel": "linear"},
+    "rbf of images": {"kernel": "rbf", "image_shape": (4, 9)},
+    "linear of images": {"kernel": "linear", "image_shape": (4, 9)},
+    "local": {"descriptor": "local", "image_shape": (6, 6)},
+}
+by_options = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+
 
 def slow_gram(kind, X, codes, tangents, rho, kappa):
     """A (S_w + rho B)^-1 A' of the training samples, written out."""
@@ -47,6 +59,17 @@ def slow_gram(kind, X, codes, tangents, rho, kappa):
             scatter += rows.T @ rows / np.trace(rows.T @ rows)
         prior = (1.0 - kappa) * prior + kappa * scatter / np.trace(scatter)
     return A @ np.linalg.solve(within + rho * prior, A.T)
+
+
+def cosines(metric, rows=X):
+    """Cosines of rows with the training samples; a rotation does not change them."""
+    return metric.transform(rows) @ metric.transform(X).T
+
+
+def scatter_ratio(features, labels):
+    means = np.array([features[labels == c].mean(axis=0) for c in np.unique(labels)])
+    within = np.sum((features - means[labels]) ** 2)
+    return within / np.sum((features - features.mean(axis=0)) ** 2)
 
 
 @by_system
@@ -91,7 +114,9 @@ def test_one_eigenproblem_serves_every_rho(kind, images, sizes, kappa, seed):
     rho=st.sampled_from([1e-3, 0.1, 20.0]),
     seed=st.integers(0, 10_000),
 )
-def test_one_rho_is_the_spectrum_at_it(kind, images, copies, sizes, kappa, rho, seed):
+def test_whitening_at_one_rho_equals_the_spectrum_at_that_rho(
+    kind, images, copies, sizes, kappa, rho, seed
+):
     X, codes = make_data(sizes, 24, seed=seed, centre=False)
     X, codes = np.repeat(X, copies, axis=0), np.repeat(codes, copies)
     tangents = tangent_images(X, SHAPE) if images else None
@@ -101,7 +126,7 @@ def test_one_rho_is_the_spectrum_at_it(kind, images, copies, sizes, kappa, rho, 
     spectrum = within_spectrum(learnt, codes, kappa)
     scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
     expected = learnt.training @ scaled
-    # Any rotation serves as well.
+    # Equal up to a rotation.
     gram = expected @ expected.T
     atol = 1e-7 * np.abs(gram).max()
     np.testing.assert_allclose(training @ training.T, gram, atol=atol)
@@ -127,14 +152,14 @@ def test_a_small_rho_keeps_its_digits(rho):
     np.testing.assert_allclose(units @ units.T, expected @ expected.T, atol=1e-9)
 
 
-def test_a_rho_of_nothing_has_a_metric_still():
+def test_a_tiny_rho_gives_a_finite_metric():
     X, codes = make_data([4, 4, 4], 24, centre=False)
     learnt = make_system("input", X, None).learnt_from(everyone(X))
     training, coefficients = whitened_at(learnt, codes, kappa=0.2, rho=1e-300)
     assert np.isfinite(training).all()
     assert np.isfinite(coefficients).all()
-    # Directions in which nobody varies are all that counts, and there samples of a
-    # person are the same.
+    # Only directions without variance within classes count, and there all samples of a
+    # class are equal.
     units = unit_rows(training)
     cosines = units @ units.T
     assert cosines[codes[:, None] == codes].min() > 0.999
@@ -176,7 +201,7 @@ def test_the_eigenvectors_diagonalise_both_matrices(kind, kappa):
 
 
 @by_system
-def test_samples_are_placed_where_the_metric_would_put_them(kind):
+def test_coordinates_of_held_out_samples_are_those_of_the_estimator(kind):
     X, codes = make_data([4] * 6, 24, noise=1.0, centre=False)
     train, held_out = fold_of(24)
     # Not images: motions have the weights of the whole set.
@@ -199,7 +224,7 @@ def test_samples_are_placed_where_the_metric_would_put_them(kind):
 @by_system
 @pytest.mark.parametrize("copies", [1, 3])
 @pytest.mark.parametrize("images", [False, True])
-def test_without_differences_in_a_class_the_prior_is_all_there_is(kind, copies, images):
+def test_without_differences_in_a_class_only_the_prior_is_left(kind, copies, images):
     X, codes = make_data([1] * 7, 24, centre=False)
     X, codes = np.repeat(X, copies, axis=0), np.repeat(codes, copies)
     system = make_system(kind, X, tangent_images(X, SHAPE) if images else None)
@@ -229,7 +254,7 @@ def test_a_motion_that_changes_nothing_is_left_out(kind):
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 4, 9])
-def test_a_low_factor_has_the_eigenvalues_of_the_whole_problem(n_rows):
+def test_a_factor_of_few_rows_has_the_eigenvalues_of_the_whole_problem(n_rows):
     rng = np.random.default_rng(n_rows)
     factor, root = rng.normal(size=(n_rows, 9)), rng.normal(size=(9, 9))
     prior = root @ root.T + np.eye(9)
@@ -240,30 +265,6 @@ def test_a_low_factor_has_the_eigenvalues_of_the_whole_problem(n_rows):
     np.testing.assert_allclose(
         directions.T @ scatter @ directions, np.diag(variances), atol=1e-10
     )
-
-
-X, y = make_data([4] * 6, 36, noise=1.0, unit=False, centre=False)
-NEW, _ = make_data([2] * 6, 36, noise=1.0, unit=False, centre=False, seed=1)
-
-OPTIONS = {
-    "rbf": {"kernel": "rbf"},
-    "linear": {"kernel": "linear"},
-    "rbf of images": {"kernel": "rbf", "image_shape": (4, 9)},
-    "linear of images": {"kernel": "linear", "image_shape": (4, 9)},
-    "local": {"descriptor": "local", "image_shape": (6, 6)},
-}
-by_options = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-
-
-def grams(metric, rows=X):
-    """Cosines of rows with the training samples: the same in turned coordinates."""
-    return metric.transform(rows) @ metric.transform(X).T
-
-
-def scatter_ratio(features, labels):
-    means = np.array([features[labels == c].mean(axis=0) for c in np.unique(labels)])
-    within = np.sum((features - means[labels]) ** 2)
-    return within / np.sum((features - features.mean(axis=0)) ** 2)
 
 
 @by_options
@@ -286,13 +287,13 @@ def test_training_samples_are_transformed_to_what_was_learnt(options):
 def test_neither_scale_nor_gain_matters(options):
     plain = WithinMetric(**options).fit(X, y)
     scaled = WithinMetric(**options).fit(7.0 * X, y)
-    expected = grams(plain, NEW)
+    expected = cosines(plain, NEW)
     actual = scaled.transform(7.0 * NEW) @ scaled.transform(7.0 * X).T
     np.testing.assert_allclose(actual, expected, atol=1e-7)
     gains = np.exp(np.random.default_rng(0).normal(size=(24, 1)))
     lit = WithinMetric(**options).fit(gains * X, y)
-    np.testing.assert_allclose(grams(lit, NEW), expected, atol=1e-7)
-    np.testing.assert_allclose(grams(lit, 3.0 * NEW), expected, atol=1e-7)
+    np.testing.assert_allclose(cosines(lit, NEW), expected, atol=1e-7)
+    np.testing.assert_allclose(cosines(lit, 3.0 * NEW), expected, atol=1e-7)
 
 
 @by_options
@@ -310,7 +311,7 @@ def test_single_precision_comes_back_as_single(options):
     np.testing.assert_allclose(single, metric.transform(NEW), atol=1e-4)
     learnt = WithinMetric(**options).fit(X.astype(np.float32), y)
     assert learnt.coefficients_.dtype == np.float64
-    np.testing.assert_allclose(grams(learnt, NEW), grams(metric, NEW), atol=1e-3)
+    np.testing.assert_allclose(cosines(learnt, NEW), cosines(metric, NEW), atol=1e-3)
 
 
 @pytest.mark.parametrize(("most", "linear"), [(23, True), (24, False)])
@@ -333,8 +334,8 @@ def test_a_very_wide_kernel_is_linear(image_shape):
     linear = WithinMetric(kernel="linear", **options).fit(X, y)
     wide = WithinMetric(kernel="rbf", width=1e6, **options).fit(X, y)
     narrow = WithinMetric(kernel="rbf", width=0.5, **options).fit(X, y)
-    np.testing.assert_allclose(grams(wide, NEW), grams(linear, NEW), atol=1e-4)
-    assert np.abs(grams(narrow, NEW) - grams(linear, NEW)).max() > 0.05
+    np.testing.assert_allclose(cosines(wide, NEW), cosines(linear, NEW), atol=1e-4)
+    assert np.abs(cosines(narrow, NEW) - cosines(linear, NEW)).max() > 0.05
 
 
 @by_options
@@ -427,7 +428,7 @@ def test_kappa_without_images_has_no_effect():
     np.testing.assert_array_equal(rows, plain)
 
 
-def test_descriptors_take_images_for_square_unless_told():
+def test_descriptors_assume_square_images_by_default():
     images, codes = make_data([4] * 6, 64, noise=1.0, unit=False, centre=False)
 
     def gram(**options):
@@ -469,10 +470,10 @@ def test_without_differences_in_a_class_rho_has_no_effect(kernel, copies):
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
-def test_a_row_of_zeros_is_not_nan(kernel):
+def test_a_row_of_zeros_has_finite_features_of_unit_norm(kernel):
     rows = np.vstack([X, np.zeros((1, 36))])
     metric = WithinMetric(kernel=kernel, image_shape=(6, 6)).fit(rows, np.append(y, 0))
-    assert np.isfinite(metric.transform(rows)).all()
+    np.testing.assert_allclose(np.linalg.norm(metric.transform(rows), axis=1), 1.0)
 
 
 def test_fitting_again_with_the_other_kernel_forgets_the_first():

@@ -5,19 +5,48 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dualqml._saved_state import COUNT, Saved
+from dualqml._saved_state import COUNT, Saved, ValueProblem
 from dualqml.extractors import NearestSample
 from dualqml.persistence import codec
 from dualqml.persistence.codec import (
     LONGEST_TEXT,
     Decoder,
     Encoder,
-    ValueProblem,
     from_plain,
     to_plain,
 )
 from dualqml.persistence.schema import SavedClass
 from dualqml.persistence.tensors import DTYPES, read_tensors, strict_json, write_tensors
+
+DEEP = [[]]
+for _ in range(400):
+    DEEP = [DEEP]
+
+SCALARS = {"scalar": {"dtype": "str", "value": ""}}
+for _ in range(400):
+    SCALARS = {"scalar": {"dtype": "str", "value": SCALARS}}
+
+ARRAYS = {
+    "rows first": np.arange(6.0).reshape(2, 3),
+    "columns first": np.arange(6.0).reshape(2, 3, order="F"),
+    "three axes, columns first": np.zeros((2, 3, 4), order="F"),
+    "strided": np.arange(10)[::3],
+    "a number": np.array(1.5),
+    "empty": np.empty((3, 0, 2)),
+    "text": np.array([["Anna", "Zoë"], ["", "李 😀"]]),
+    "text, columns first": np.asfortranarray([["a", "b", "c"], ["d", "e", "f"]]),
+    "text, strided": np.array(["a", "bb", "ccc"])[::-2],
+    "text, big-endian": np.array(["a", "Zoë"], dtype=">U3"),
+    "a text": np.array("Anna"),
+    "no texts": np.empty((0, 2), "U5"),
+    "texts of nothing": np.array(["", ""]),
+    "complex": np.array([1 + 2j, complex(np.nan, -0.0)]),
+    "complex, single": np.array([[1 + 2j], [3j]], np.complex64),
+    "complex, big-endian": np.array([1 + 2j], ">c16"),
+    "complex, columns first": (1j * np.ones((2, 3))).copy(order="F"),
+    "objects": np.array(["Anna", "Zoë", ""], dtype=object),
+    "objects, columns first": np.asfortranarray([["a", "bb"]] * 2).astype(object),
+}
 
 
 def through_json(value):
@@ -27,6 +56,22 @@ def through_json(value):
     found = decoder.decode(strict_json(text))
     assert decoder.unused == []
     return found
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    count: int
+    later: str = "default"
+
+
+@pytest.fixture
+def _record_is_a_saved_class(monkeypatch):
+    record = SavedClass(Record, Saved(parameters={"count": COUNT}))
+    monkeypatch.setattr(codec, "CLASSES", codec.CLASSES | {"Record": record})
 
 
 @pytest.mark.parametrize(
@@ -61,7 +106,7 @@ def through_json(value):
     ],
     ids=repr,
 )
-def testcodec_come_back_as_they_were(value):
+def test_values_come_back_unchanged(value):
     found = through_json(value)
     assert type(found) is type(value)
     assert repr(found) == repr(value)
@@ -97,10 +142,6 @@ def test_names_of_arrays_do_not_collide():
     assert found["a.b'"] == 2.0
 
 
-class Text(str):
-    __slots__ = ()
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -118,12 +159,12 @@ class Text(str):
         ({"o": np.array([None])}, "o is an array of objects that are not all strings"),
     ],
 )
-def test_what_cannot_be_saved_is_named(value, message):
+def test_values_that_cannot_be_saved_are_named(value, message):
     with pytest.raises(ValueProblem, match=message):
         Encoder().encode(value)
 
 
-def test_what_holds_itself_cannot_be_saved():
+def test_a_list_that_contains_itself_cannot_be_saved():
     value = []
     value.append(value)
     with pytest.raises(ValueProblem, match="does it hold itself"):
@@ -138,15 +179,6 @@ def test_subclasses_cannot_be_saved():
     for kind in (NearestSample2, impostor):
         with pytest.raises(ValueProblem, match="cannot be saved"):
             Encoder().encode(kind())
-
-
-DEEP = [[]]
-for _ in range(400):
-    DEEP = [DEEP]
-
-SCALARS = {"scalar": {"dtype": "str", "value": ""}}
-for _ in range(400):
-    SCALARS = {"scalar": {"dtype": "str", "value": SCALARS}}
 
 
 @pytest.mark.parametrize(
@@ -187,16 +219,17 @@ for _ in range(400):
     ],
     ids=range(32),
 )
-def test_json_that_is_no_value(node):
+def test_json_that_stands_for_no_value_is_refused(node):
     with pytest.raises(ValueProblem):
         Decoder({"x": np.zeros(3)}).decode({"dict": {"a": node}})
 
 
-def test_strings_asked_for_many_times_are_made_once():
+def test_strings_that_are_used_many_times_are_decoded_once():
     encoder = Encoder()
     node = encoder.encode(np.array(["a" * 1000] * 1000, dtype=object))
     found = Decoder(encoder.arrays).decode([node] * 100_000)
     assert len({id(array) for array in found}) == 1
+    assert found[0].tolist() == ["a" * 1000] * 1000
 
 
 def test_long_names_do_not_make_long_messages_or_copies():
@@ -207,59 +240,23 @@ def test_long_names_do_not_make_long_messages_or_copies():
     assert len(str(caught.value)) < 1000
 
 
-@dataclass(frozen=True)
-class Record:
-    count: int
-    later: str = "default"
+@pytest.mark.usefixtures("_record_is_a_saved_class")
+def test_dataclasses_are_made_from_their_fields():
+    assert through_json(Record(3, "x")) == Record(3, "x")
+    node = Encoder().encode(Record(3))
+    del node["object"]["parameters"]["later"]
+    assert Decoder({}).decode(node) == Record(3)
+    del node["object"]["parameters"]["count"]
+    with pytest.raises(ValueProblem, match="count is missing, and Record needs it"):
+        Decoder({}).decode(node)
 
 
-@pytest.fixture
-def _more_classes(monkeypatch):
-    more = {
-        "Record": SavedClass(Record, Saved(parameters={"count": COUNT})),
-    }
-    monkeypatch.setattr(codec, "CLASSES", codec.CLASSES | more)
-
-
-@pytest.mark.usefixtures("_more_classes")
-class TestOtherObjects:
-    def test_dataclasses_are_made_from_their_fields(self):
-        assert through_json(Record(3, "x")) == Record(3, "x")
-        node = Encoder().encode(Record(3))
-        del node["object"]["parameters"]["later"]
-        assert Decoder({}).decode(node) == Record(3)
-        del node["object"]["parameters"]["count"]
-        with pytest.raises(ValueProblem, match="count is missing, and Record needs it"):
-            Decoder({}).decode(node)
-
-    def test_wrong_fields_are_refused(self):
-        node = Encoder().encode(Record(3))
-        node["object"]["parameters"]["count"] = "3"
-        with pytest.raises(ValueProblem, match="count is not a whole number"):
-            Decoder({}).decode(node)
-
-
-ARRAYS = {
-    "rows first": np.arange(6.0).reshape(2, 3),
-    "columns first": np.arange(6.0).reshape(2, 3, order="F"),
-    "three axes, columns first": np.zeros((2, 3, 4), order="F"),
-    "strided": np.arange(10)[::3],
-    "a number": np.array(1.5),
-    "empty": np.empty((3, 0, 2)),
-    "text": np.array([["Anna", "Zoë"], ["", "李 😀"]]),
-    "text, columns first": np.asfortranarray([["a", "b", "c"], ["d", "e", "f"]]),
-    "text, strided": np.array(["a", "bb", "ccc"])[::-2],
-    "text, big-endian": np.array(["a", "Zoë"], dtype=">U3"),
-    "a text": np.array("Anna"),
-    "no texts": np.empty((0, 2), "U5"),
-    "texts of nothing": np.array(["", ""]),
-    "complex": np.array([1 + 2j, complex(np.nan, -0.0)]),
-    "complex, single": np.array([[1 + 2j], [3j]], np.complex64),
-    "complex, big-endian": np.array([1 + 2j], ">c16"),
-    "complex, columns first": (1j * np.ones((2, 3))).copy(order="F"),
-    "objects": np.array(["Anna", "Zoë", ""], dtype=object),
-    "objects, columns first": np.asfortranarray([["a", "bb"]] * 2).astype(object),
-}
+@pytest.mark.usefixtures("_record_is_a_saved_class")
+def test_wrong_fields_of_dataclasses_are_refused():
+    node = Encoder().encode(Record(3))
+    node["object"]["parameters"]["count"] = "3"
+    with pytest.raises(ValueProblem, match="count is not a whole number"):
+        Decoder({}).decode(node)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -295,7 +292,7 @@ def test_plain_numbers_are_not_copied():
         (np.zeros(2, np.longdouble), "cannot be saved"),
     ],
 )
-def test_what_cannot_be_saved(array, message):
+def test_arrays_that_cannot_be_saved_are_refused(array, message):
     if array.dtype == np.float64:
         pytest.skip("longdouble is double here")
     with pytest.raises(ValueError, match=message):
@@ -323,6 +320,6 @@ def test_what_cannot_be_saved(array, message):
         (np.zeros((2, 2)), {"more": "F"}),
     ],
 )
-def test_notes_that_do_not_fit(plain, note):
+def test_notes_that_do_not_fit_are_refused(plain, note):
     with pytest.raises(ValueError, match=r"code points|parts|unknown form"):
         from_plain(np.asarray(plain), note)

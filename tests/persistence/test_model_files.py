@@ -112,14 +112,14 @@ class TestMethods:
         assert_same(model.get_params(deep=False), loaded.get_params(deep=False))
 
     @pytest.mark.parametrize("name", ["LDA", "DualQML-W"])
-    def test_local_descriptors(self, path, name):
+    def test_models_with_local_descriptors_come_back(self, path, name):
         model = make_method(name, preprocessing="local", image_shape=(8, 8))
         save(model.fit(X, y), path)
         scores = load(path).decision_function(PROBES)
         assert scores.tobytes() == model.decision_function(PROBES).tobytes()
 
     @pytest.mark.parametrize("name", ["K-LDA", "MLE", "DualQML", "DualQML-W"])
-    def test_what_is_loaded_can_be_cloned_and_fitted_again(self, path, name):
+    def test_a_loaded_model_can_be_cloned_and_fitted_again(self, path, name):
         model = make_method(name, **few_folds(name)).fit(X, y)
         save(model, path)
         again = clone(load(path)).fit(X, y)
@@ -176,14 +176,14 @@ class TestEstimators:
                 one, other = (result.tobytes() for result in results)
                 assert one == other
 
-    def test_faces_by_their_eyes(self, path):
+    def test_eye_aligners_come_back(self, path):
         rows = np.column_stack([X, np.tile([3.0, 2.0, 3.0, 5.0], (len(X), 1))])
         model = data.EyeAligner(size=(6, 6)).fit(rows)
         save(model, path)
         assert_same(model, load(path))
         assert (load(path).transform(rows) == model.transform(rows)).all()
 
-    def test_steps_for_photographs(self, path):
+    def test_steps_for_photographs_come_back(self, path):
         model = make_pipeline(data.FaceEmbedder(several="largest"), NearestSample())
         # Without photographs and a network: only the last step is fitted.
         model[-1].fit(X, y)
@@ -204,7 +204,7 @@ class TestEstimators:
         ],
         ids=lambda labels: str(labels.dtype),
     )
-    def test_labels_of_all_kinds(self, path, labels):
+    def test_labels_of_all_types_come_back(self, path, labels):
         for model in (NearestSample(), extractors.DualQMLClassifier()):
             model.fit(X, labels)
             save(model, path)
@@ -212,7 +212,7 @@ class TestEstimators:
             assert found.dtype == labels.dtype
             assert (found == model.predict(PROBES)).all()
 
-    def test_names_of_columns(self, path):
+    def test_names_of_features_come_back(self, path):
         pandas = pytest.importorskip("pandas")
         frame = pandas.DataFrame(X, columns=[f"pixel {i}" for i in range(64)])
         model = make_pipeline(StandardScaler(), extractors.Fisherfaces())
@@ -259,7 +259,7 @@ class TestFile:
         found = oracle.load_file(path)["steps.0.1.components_"]
         np.testing.assert_array_equal(found, model["extract"].components_)
 
-    def test_it_says_who_wrote_it(self, saved):
+    def test_the_file_names_the_version_that_wrote_it(self, saved):
         header, _ = split(saved.read_bytes())
         strings = header["__metadata__"]
         assert strings["dualqml.format"] == str(FORMAT)
@@ -273,7 +273,7 @@ class TestFile:
         save(model, saved)
         assert_same(load(saved), model)
 
-    def test_pickle_takes_no_part(self, path, monkeypatch):
+    def test_pickle_is_not_used(self, path, monkeypatch):
         def forbidden(*args, **kwargs):
             raise AssertionError("pickle was used")
 
@@ -284,12 +284,12 @@ class TestFile:
         save(model, path)
         assert_same(model, load(path))
 
-    def test_it_is_no_pickle(self, path):
+    def test_the_file_is_not_a_pickle(self, path):
         save(make_method("MLE").fit(X, y), path)
         with pytest.raises(pickle.UnpicklingError):
             pickle.loads(path.read_bytes())
 
-    def test_importing_the_package_does_not_import_this(self):
+    def test_importing_the_package_does_not_import_persistence(self):
         script = (
             "import sys, dualqml; assert 'dualqml.persistence' not in sys.modules; "
             "dualqml.load; assert 'dualqml.persistence' in sys.modules"
@@ -302,14 +302,14 @@ class TestFile:
 
 
 class TestRefusalsOfSave:
-    def test_what_is_not_fitted(self, path):
+    def test_models_that_are_not_fitted_are_refused(self, path):
         with pytest.raises(NotFittedError):
             save(NearestSample(), path)
         with pytest.raises(NotFittedError):
             save(make_method("LDA"), path)
 
     @pytest.mark.parametrize("value", [None, 3, [NearestSample()], np.zeros(3), "a"])
-    def test_what_is_no_estimator(self, path, value):
+    def test_objects_that_are_not_estimators_are_refused(self, path, value):
         with pytest.raises(ModelFileError, match=r"cannot be saved|not an estimator"):
             save(value, path)
 
@@ -334,7 +334,9 @@ class TestRefusalsOfSave:
             ),
         ],
     )
-    def test_what_a_file_cannot_hold_is_named(self, saved, tmp_path, model, message):
+    def test_values_that_a_file_cannot_hold_are_named(
+        self, saved, tmp_path, model, message
+    ):
         if model.get_params().get("memory"):
             model.set_params(memory=str(tmp_path / "cache"))
         before = saved.read_bytes()
@@ -343,7 +345,7 @@ class TestRefusalsOfSave:
             save(model, saved)
         assert saved.read_bytes() == before
 
-    def test_attributes_that_are_not_the_classes_own(self, path):
+    def test_unknown_attributes_are_refused(self, path):
         model = NearestSample().fit(X, y)
         model.note_ = "mine"
         with pytest.raises(ModelFileError, match="note_ is an attribute that a file"):
@@ -417,14 +419,14 @@ MODEL_CHANGES = [
 
 class TestRefusalsOfLoad:
     @pytest.mark.parametrize(("change", "message"), MODEL_CHANGES)
-    def test_models_that_cannot_be(self, saved, change, message):
+    def test_impossible_models_are_refused(self, saved, change, message):
         edited_model(saved, change)
         with pytest.raises(ModelFileError) as caught:
             load(saved)
         assert message in str(caught.value)
         assert str(saved) in str(caught.value)
 
-    def test_a_pipeline_without_steps(self, path):
+    def test_a_pipeline_without_steps_is_refused(self, path):
         save(make_pipeline(Normalizer(), NearestSample()).fit(X, y), path)
         content = path.read_bytes()
         scaler = {"class": "StandardScaler", "parameters": {}, "attributes": {}}
@@ -449,19 +451,19 @@ class TestRefusalsOfLoad:
         with pytest.raises(ModelFileError, match="memory is not None"):
             load(path)
 
-    def test_another_format(self, saved):
+    def test_another_format_is_refused(self, saved):
         edited(saved, lambda h: h["__metadata__"].update({"dualqml.format": "2"}))
         with pytest.raises(ModelFileError, match=r"has format '2'.*reads format 1"):
             load(saved)
 
-    def test_no_model(self, path):
+    def test_files_without_a_model_are_refused(self, path):
         write_tensors(path, {"a": np.zeros(3)}, {"who": "Anna"})
         with pytest.raises(ModelFileError, match="no model of dualqml"):
             load(path)
         with pytest.raises(ModelFileError, match="No such file"):
             load(path.with_name("absent"))
 
-    def test_too_many_objects(self, path):
+    def test_too_many_objects_are_refused(self, path):
         save(make_pipeline(Normalizer(), NearestSample()).fit(X, y), path)
         scaler = {"class": "StandardScaler", "parameters": {}, "attributes": {}}
         steps = [{"tuple": [f"s{n}", {"object": scaler}]} for n in range(200)]
@@ -470,7 +472,7 @@ class TestRefusalsOfLoad:
             load(path)
 
     @pytest.mark.parametrize("value", [np.nan, np.inf])
-    def test_numbers_that_are_not_finite(self, saved, value):
+    def test_numbers_that_are_not_finite_are_refused(self, saved, value):
         forged = Forged(saved.read_bytes())
         forged.arrays["gallery_"] = np.full((2, 2), value)
         saved.write_bytes(forged.seal())
@@ -480,7 +482,7 @@ class TestRefusalsOfLoad:
         assert isinstance(load(saved, verify=False), NearestSample)
 
     @pytest.mark.parametrize("output", ["arrow", ["pandas"], {"dict": {}}, None])
-    def test_an_output_that_nobody_has(self, saved, output):
+    def test_unknown_output_containers_are_refused(self, saved, output):
         config = {"dict": {"transform": output}}
         edited_model(
             saved,
@@ -489,7 +491,7 @@ class TestRefusalsOfLoad:
         with pytest.raises(ModelFileError, match="is not a choice of"):
             load(saved)
 
-    def test_more_strings_than_memory_should_hold(self, path):
+    def test_too_many_strings_are_refused(self, path):
         save(NearestSample().fit(X, y.astype(object)), path)
         forged = Forged(path.read_bytes())
         forged.arrays["classes_"] = np.full((1_000_001, 1), 65, np.uint32)
@@ -497,7 +499,7 @@ class TestRefusalsOfLoad:
         with pytest.raises(ModelFileError, match="more than 1,000,000 strings"):
             load(path)
 
-    def test_an_array_too_many(self, saved):
+    def test_unused_arrays_are_refused(self, saved):
         header, content = split(saved.read_bytes())
         place = [len(content), len(content) + 1]
         header["more"] = {"dtype": "U8", "shape": [1], "data_offsets": place}
@@ -505,7 +507,7 @@ class TestRefusalsOfLoad:
         with pytest.raises(ModelFileError, match="more is an array that the model"):
             load(saved)
 
-    def test_damage_is_found_unless_not_looked_for(self, path):
+    def test_damage_is_found_unless_verify_is_false(self, path):
         save(NearestSample().fit(X, y), path)
         content = bytearray(path.read_bytes())
         # The last array has labels; those before it have the most bytes.
@@ -519,7 +521,7 @@ class TestRefusalsOfLoad:
 class TestUpgrades:
     """Files of other versions of the library, with the same format."""
 
-    def test_parameters_added_since_take_their_defaults(self, path):
+    def test_parameters_of_later_versions_take_their_defaults(self, path):
         model = make_method("DualQML-W", **few_folds("DualQML-W")).fit(X, y)
         save(model, path)
 
@@ -532,7 +534,7 @@ class TestUpgrades:
         edited_model(path, without)
         assert_same(model, load(path))
 
-    def test_parameters_of_the_future_are_refused(self, saved):
+    def test_unknown_parameters_are_refused(self, saved):
         def more(model):
             inside(model)["parameters"]["weights"] = "distance"
 
@@ -542,14 +544,14 @@ class TestUpgrades:
         ):
             load(saved)
 
-    def test_a_parameter_without_default_is_needed(self, path):
+    def test_a_missing_parameter_without_default_is_refused(self, path):
         search = RankSearchCV(NearestSample(), {"metric": ["cosine"]}).fit(X, y)
         save(search, path)
         edited_model(path, lambda m: inside(m)["parameters"].pop("param_grid"))
         with pytest.raises(ModelFileError, match="param_grid is missing"):
             load(path)
 
-    def test_format_1_as_it_was_at_first(self, path):
+    def test_the_first_files_of_format_1_still_load(self, path):
         """Written by hand: whatever is changed, this file must load."""
         gallery = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
         names = np.array([[65, 110], [66, 111]], dtype="<u4")

@@ -75,7 +75,7 @@ class TestRoundTrip:
         assert_same(arrays, found)
         assert metadata == {"who": "Zoë", "": 'quotes " and \\'}
 
-    def test_nothing_at_all(self, path):
+    def test_a_file_without_arrays_comes_back(self, path):
         write_tensors(path, {}, {})
         assert read_tensors(path) == ({}, {})
 
@@ -103,7 +103,7 @@ class TestRoundTrip:
         assert (old["a"] == 0.0).all()
         assert (new["a"] == 1.0).all()
 
-    def test_what_looks_like_a_checksum_in_a_string(self, path):
+    def test_a_string_that_looks_like_a_checksum_is_kept(self, path):
         text = f'"{KEY}":"' + "0" * 64 + '"'
         write_tensors(path, {}, {"a": text, text: ""})
         assert read_tensors(path)[1] == {"a": text, text: ""}
@@ -160,7 +160,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 class TestOracle:
-    def test_safetensors_reads_our_files(self, path, rng):
+    def test_safetensors_reads_files_of_dualqml(self, path, rng):
         arrays = make_arrays(rng)
         write_tensors(path, arrays, {"who": "Zoë"})
         assert_same(arrays, oracle.load_file(path))
@@ -169,7 +169,7 @@ class TestOracle:
         assert metadata.pop(KEY)
         assert metadata == {"who": "Zoë"}
 
-    def test_we_read_its_files_if_asked_not_to_verify(self, path, rng):
+    def test_files_of_safetensors_are_read_without_verification(self, path, rng):
         arrays = make_arrays(rng)
         oracle.save_file(arrays, path, metadata={"who": "Zoë"})
         found, metadata = read_tensors(path, verify=False)
@@ -178,11 +178,11 @@ class TestOracle:
         with pytest.raises(ModelFileError, match=r"no checksum.*verify=False"):
             read_tensors(path)
 
-    def test_its_files_without_metadata(self, path):
+    def test_files_of_safetensors_without_metadata_are_read(self, path):
         oracle.save_file({"a": np.arange(3.0)}, path)
         assert read_tensors(path, verify=False)[1] == {}
 
-    def test_what_it_refuses_we_refuse(self, small):
+    def test_files_that_safetensors_refuses_are_refused(self, small):
         """Header edits that its reader finds wrong."""
         header, data = split(small.read_bytes())
         refused = 0
@@ -251,7 +251,7 @@ CHANGES = [
 
 class TestRefusals:
     @pytest.mark.parametrize(("change", "message"), CHANGES)
-    def test_header_that_does_not_fit(self, small, change, message):
+    def test_headers_that_do_not_fit_are_refused(self, small, change, message):
         edited(small, change)
         for verify in (True, False):
             with pytest.raises(ModelFileError) as caught:
@@ -270,7 +270,7 @@ class TestRefusals:
         small.write_bytes(content)
         read_tensors(small)
 
-    def test_every_truncation_and_what_is_added_is_found(self, small):
+    def test_every_truncation_and_every_added_byte_is_found(self, small):
         content = small.read_bytes()
         for length in range(len(content)):
             small.write_bytes(content[:length])
@@ -310,13 +310,13 @@ class TestRefusals:
         ],
         ids=range(15),
     )
-    def test_header_that_is_no_json(self, path, header):
+    def test_headers_that_are_not_json_are_refused(self, path, header):
         path.write_bytes(struct.pack("<Q", len(header)) + header)
         with pytest.raises(ModelFileError, match="header is not JSON"):
             read_tensors(path, verify=False)
 
     @pytest.mark.parametrize("number", [MAX_ARRAYS + 1, 150_000])
-    def test_more_arrays_than_a_model_has(self, small, number):
+    def test_too_many_arrays_are_refused(self, small, number):
         header, data = split(small.read_bytes())
         entry = {"dtype": "U8", "shape": [0], "data_offsets": [len(data)] * 2}
         header |= {f"x{place}": entry for place in range(number)}
@@ -326,7 +326,7 @@ class TestRefusals:
         with pytest.raises(ModelFileError, match=message):
             read_tensors(small)
 
-    def test_as_many_arrays_as_may_be(self, path):
+    def test_the_largest_number_of_arrays_is_accepted(self, path):
         arrays = {f"x{place}": np.zeros(1) for place in range(MAX_ARRAYS)}
         write_tensors(path, arrays, {})
         assert len(read_tensors(path)[0]) == MAX_ARRAYS
@@ -334,18 +334,18 @@ class TestRefusals:
             write_tensors(path, arrays | {"more": np.zeros(1)}, {})
 
     @pytest.mark.parametrize("length", [MAX_HEADER + 1, 2**63, 2**64 - 1])
-    def test_absurd_length_of_the_header(self, path, length):
+    def test_absurd_lengths_of_the_header_are_refused(self, path, length):
         path.write_bytes(struct.pack("<Q", length) + b"{}")
         with pytest.raises(ModelFileError, match="no model file"):
             read_tensors(path)
 
-    def test_length_beyond_the_end(self, path):
+    def test_a_header_beyond_the_end_of_the_file_is_refused(self, path):
         path.write_bytes(struct.pack("<Q", 3) + b"{}")
         with pytest.raises(ModelFileError, match="shorter than its header"):
             read_tensors(path)
 
     @pytest.mark.parametrize("digest", ["", "0" * 63, "A" * 64, "é" * 64])
-    def test_checksum_that_is_none(self, small, digest):
+    def test_invalid_checksums_are_refused(self, small, digest):
         header, data = split(small.read_bytes())
         header["__metadata__"][KEY] = digest
         text = json.dumps(header, separators=(",", ":")).encode()
@@ -353,13 +353,13 @@ class TestRefusals:
         with pytest.raises(ModelFileError, match="checksum is damaged"):
             read_tensors(small)
 
-    def test_booleans_that_are_neither_true_nor_false(self, small):
+    def test_booleans_that_are_neither_true_nor_false_are_refused(self, small):
         header, data = split(small.read_bytes())
         small.write_bytes(join(header, data[:-1] + b"\2"))
         with pytest.raises(ModelFileError, match="'c' has bytes that are no booleans"):
             read_tensors(small)
 
-    def test_what_is_no_file(self, tmp_path):
+    def test_paths_that_are_not_files_are_refused(self, tmp_path):
         with pytest.raises(ModelFileError, match="No such file") as caught:
             read_tensors(tmp_path / "absent")
         assert isinstance(caught.value, FileError)
@@ -382,13 +382,13 @@ class TestRefusals:
         ],
         ids=lambda array: str(array.dtype),
     )
-    def test_types_without_a_place_in_the_format(self, small, array):
+    def test_types_that_the_format_does_not_have_are_refused(self, small, array):
         before = small.read_bytes()
         with pytest.raises(ModelFileError, match=r"'x' of type .* no place"):
             write_tensors(small, {"x": array}, {})
         assert small.read_bytes() == before
 
-    def test_names_and_strings_without_a_place(self, small):
+    def test_names_and_strings_that_the_format_cannot_hold_are_refused(self, small):
         before = small.read_bytes()
         with pytest.raises(ModelFileError, match="no place"):
             write_tensors(small, {"__metadata__": np.zeros(1)}, {})
@@ -401,7 +401,7 @@ class TestRefusals:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
-def test_a_new_file_is_for_its_owner(path):
+def test_only_the_owner_can_read_a_new_file(path):
     before = os.umask(0)
     try:
         write_tensors(path, {}, {})

@@ -39,7 +39,7 @@ def test_the_rate_of_searches_is_kept(recognizer, fpir):
     fresh, _ = strangers(seed=8)
     answers = recognizer.identify_many(fresh)
     alarms = np.mean([answer.decision == "match" for answer in answers])
-    # On other strangers, within what 400 can tell.
+    # On other strangers, within the precision of 400 searches.
     low, high = (
         getattr(binomial_interval(int(fpir * 400), 400), e) for e in ("low", "high")
     )
@@ -63,7 +63,7 @@ def test_the_rate_of_comparisons_is_kept(recognizer):
     assert lower < calibration.threshold
 
 
-def test_a_lower_target_asks_more_and_misses_more(recognizer):
+def test_a_lower_target_has_a_higher_threshold_and_misses_more(recognizer):
     data = with_known(*strangers())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -72,7 +72,7 @@ def test_a_lower_target_asks_more_and_misses_more(recognizer):
     assert found[0].missed <= found[1].missed <= found[2].missed
 
 
-def test_too_few_comparisons_are_a_warning(recognizer):
+def test_too_few_comparisons_raise_a_warning(recognizer):
     with pytest.warns(UserWarning, match=r"rule of three.*at least 3000"):
         recognizer.calibrate(*strangers(), fpir=0.001)
 
@@ -136,7 +136,7 @@ def made_up_trials(draw):
 
 
 @given(made_up_trials(), st.sampled_from(["fmr", "fpir"]), st.floats(0.01, 0.99))
-def test_the_rate_on_the_data_is_the_highest_not_above_the_target(trials, kind, target):
+def test_the_rate_on_the_data_is_the_highest_up_to_the_target(trials, kind, target):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         found = calibrate(trials, kind=kind, target=target, source="made up")
@@ -185,13 +185,13 @@ def test_few_people_get_a_threshold_between_strangers_and_enrolled():
     assert calibration.missed == 0.0
 
 
-def test_wrong_use(recognizer):
+def test_wrong_arguments_of_calibrate_raise_errors(recognizer):
     rows, names = strangers()
     with pytest.raises(RecognitionError, match="either fmr"):
         recognizer.calibrate(rows, names)
     with pytest.raises(RecognitionError, match="either fmr"):
         recognizer.calibrate(rows, names, fmr=0.1, fpir=0.1)
-    with pytest.raises(RecognitionError, match="come together"):
+    with pytest.raises(RecognitionError, match="both images and labels"):
         recognizer.calibrate(rows, fmr=0.1)
     with pytest.raises(RecognitionError, match="between 0 and 1"):
         recognizer.calibrate(rows, names, fmr=1.5)

@@ -87,7 +87,7 @@ def test_every_form_of_a_picture_gives_the_same_row(shape, size, n_channels, see
 
 @settings(max_examples=20, deadline=None)
 @given(shape=st.tuples(SIDES, SIDES), seed=st.integers(0, 99))
-def test_16_bits_and_black_and_white_too(shape, seed):
+def test_images_of_16_bits_and_black_and_white_images_give_the_same_row(shape, seed):
     rng = np.random.default_rng(seed)
     deep = rng.integers(0, 65536, size=shape, dtype=np.uint16)
     two = rng.random(shape) > 0.5

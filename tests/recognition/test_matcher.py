@@ -34,7 +34,7 @@ def test_cosines_of_others_are_those_of_all_pairs(n_classes, n_features, seed, o
     assert spread == pytest.approx(np.std(cosines), abs=1e-7)
 
 
-def test_one_cosine_has_no_spread_but_rounding():
+def test_the_spread_of_one_cosine_is_only_rounding():
     units = unit_rows(np.random.default_rng(0).normal(size=(2, 50)))
     mean, spread = _cosines_of_others(units, units, np.arange(2))
     assert mean == pytest.approx(units[0] @ units[1])
@@ -44,7 +44,7 @@ def test_one_cosine_has_no_spread_but_rounding():
 @pytest.mark.parametrize("shape", [None, (8, 8)])
 @pytest.mark.parametrize("method", ["DualQML-W", "LDA"])
 @pytest.mark.parametrize("each", [3, 30])
-def test_a_part_is_learnt_as_a_gallery_of_its_own(shape, method, each):
+def test_a_fit_to_a_part_equals_a_fit_to_a_gallery_of_that_part(shape, method, each):
     # With 30 samples each there are more samples than features.
     rng = np.random.default_rng(each)
     rows = rng.normal(size=(5, 1, 64)) + rng.normal(size=(5, each, 64))
@@ -67,7 +67,7 @@ def test_a_part_is_learnt_as_a_gallery_of_its_own(shape, method, each):
     np.testing.assert_array_equal(matcher.scores(rows[2]), before)
 
 
-def test_what_was_computed_with_a_subject_is_forgotten():
+def test_the_cache_deletes_all_results_of_a_subject():
     rng = np.random.default_rng(0)
     recognizer = Recognizer()
     for number in range(6):

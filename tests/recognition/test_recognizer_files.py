@@ -21,7 +21,7 @@ def path(tmp_path):
     return tmp_path / "people.dualqml"
 
 
-def test_what_is_loaded_is_what_was_saved(path):
+def test_a_loaded_recogniser_equals_the_saved_one(path):
     people = vectors()
     recognizer = enrolled(people, cosine_weight=0.8)
     recognizer.calibrate(fpir=0.2)
@@ -47,7 +47,7 @@ def test_every_method_can_be_saved(path, method):
     np.testing.assert_array_equal(loaded.scores(probes), recognizer.scores(probes))
 
 
-def test_a_loaded_recogniser_goes_on(path):
+def test_a_loaded_recogniser_can_be_changed(path):
     people = vectors()
     recognizer = enrolled(people[:5])
     recognizer.save(path)
@@ -64,7 +64,7 @@ def test_a_loaded_recogniser_goes_on(path):
 
 
 @pytest.mark.parametrize("n_people", [0, 1])
-def test_recognisers_that_know_hardly_anybody(path, n_people):
+def test_recognisers_of_fewer_than_two_subjects_come_back(path, n_people):
     recognizer = enrolled(vectors()[:n_people])
     recognizer.save(path)
     loaded = Recognizer.load(path)
@@ -75,7 +75,7 @@ def test_recognisers_that_know_hardly_anybody(path, n_people):
     assert loaded.scores(vectors()[0]).shape == (4, 3)
 
 
-def test_no_byte_of_the_removed_is_left(path):
+def test_no_byte_of_a_removed_subject_is_left_in_the_file(path):
     rng = np.random.default_rng(0)
     recognizer = Recognizer(threshold=0.0)
     rows = rng.normal(size=(5, 3, 40)).astype(np.float32)
@@ -148,7 +148,10 @@ def resized(name, width):
     [
         (lambda s, a, m: m.update({"dualqml.recognizer": "2"}), "has format '2'"),
         (lambda s, a, m: m.pop("dualqml.recognizer"), "no recogniser"),
-        (lambda s, a, m: m.update({"dualqml.model_id": "0" * 16}), "not its own"),
+        (
+            lambda s, a, m: m.update({"dualqml.model_id": "0" * 16}),
+            "do not fit its model id",
+        ),
         (set_field("method", "LDA"), "LDA has no parameter"),
         (set_field("method", "PCA"), "method is not one of 'APCA'"),
         (set_field("kind", "smell"), "kind is not one of 'image', 'vector'"),
@@ -164,10 +167,10 @@ def resized(name, width):
         (set_matcher("cosine_spread", 0.0), "is not a positive number"),
         (set_matcher("cosine_spread", -1.0), "is not a positive number"),
         (resized("matcher.means", 39), "means have 39 values, not 40"),
-        (resized("rows", 39), "not one of such samples"),
+        (resized("rows", 39), "samples of another size"),
     ],
 )
-def test_files_that_are_wrong_are_refused(path, change, message):
+def test_files_with_wrong_values_are_refused(path, change, message):
     enrolled(vectors()).save(path)
     edited(path, change)
     with pytest.raises(ModelFileError, match=message):
@@ -227,7 +230,7 @@ ROWS = {"array": {"tensor": "rows"}}
         (lambda f: f.state.update(size={"tuple": [30_000, 30_000]}), "1,048,576"),
     ],
 )
-def test_sealed_files_that_are_wrong_are_refused(path, change, message):
+def test_forged_files_with_wrong_values_are_refused(path, change, message):
     """With the checksum and the number of the model that fit."""
     enrolled(vectors()).save(path)
     forged = Forged(path.read_bytes())
@@ -239,7 +242,7 @@ def test_sealed_files_that_are_wrong_are_refused(path, change, message):
     assert len(str(caught.value)) < 2000
 
 
-def test_forged_files_that_are_right_load(path):
+def test_forged_files_with_valid_values_load(path):
     """Else the test above would prove nothing."""
     enrolled(vectors(), rho=0.25).save(path)
     before = path.read_bytes()
@@ -265,7 +268,7 @@ def test_a_pipeline_of_other_steps_is_not_the_method(path):
         Recognizer.load(path)
 
 
-def test_scores_beyond_numbers_are_an_error(path):
+def test_scores_that_are_not_finite_raise_an_error(path):
     enrolled(vectors()).save(path)
     forged = Forged(path.read_bytes())
     name = "matcher.model.qml_.components_"
@@ -279,7 +282,7 @@ def test_scores_beyond_numbers_are_an_error(path):
         loaded.identify(vectors()[0, 3])
 
 
-def test_what_could_not_be_loaded_is_not_saved(path):
+def test_a_recogniser_that_could_not_be_loaded_is_not_saved(path):
     recognizer = enrolled(vectors())
     recognizer.calibration = Calibration(0.5, "given", source="\x1b[2J")
     with pytest.raises(ModelFileError, match=r"cannot be saved: calibration\.source"):
@@ -294,13 +297,13 @@ def test_images_have_a_largest_size():
 
 
 @pytest.mark.parametrize("name", ["image_shape", "name"])
-def test_parameters_that_are_none_of_the_method(name):
+def test_unknown_parameters_of_a_method_are_refused(name):
     for method in ("LDA", "DualQML-W"):
         with pytest.raises(RecognitionError):
             Recognizer(method, **{name: (8, 8)})
 
 
-def test_what_a_method_cannot_learn_from_is_an_error_of_ours():
+def test_samples_that_a_method_cannot_learn_from_raise_a_recognition_error():
     recognizer = enrolled(vectors(), descriptor="local")
     with pytest.raises(RecognitionError, match="cannot learn from these samples"):
         recognizer.fit()
@@ -319,7 +322,7 @@ def test_arrays_as_parameters_are_kept_as_lists(path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
-def test_a_model_is_for_its_owner(path):
+def test_only_the_owner_can_read_a_new_file(path):
     before = os.umask(0o022)
     try:
         enrolled(vectors()).save(path)
@@ -332,7 +335,7 @@ def test_a_model_is_for_its_owner(path):
 
 
 @pytest.mark.parametrize(("method", "width"), [("LDA", 64), ("DualQML-W", 168)])
-def test_means_of_images_are_of_what_is_compared(path, method, width):
+def test_means_have_the_size_of_the_compared_inputs(path, method, width):
     people = make_people(n_images=4)
     recognizer = Recognizer(method, size=(8, 8), threshold=0.0)
     recognizer.enroll_many(people.images, people.labels.tolist())
@@ -359,6 +362,6 @@ def test_random_damage_is_refused(path):
             Recognizer.load(path)
 
 
-def test_a_missing_file(path):
+def test_a_missing_file_raises_a_model_file_error(path):
     with pytest.raises(ModelFileError, match=r"people\.dualqml"):
         Recognizer.load(path)

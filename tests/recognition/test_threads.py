@@ -23,7 +23,7 @@ def enrolled(people):
     return recognizer
 
 
-def test_the_first_search_after_a_change_may_be_anybodys():
+def test_several_threads_may_search_first_after_a_change():
     people = vectors()
     names = list(people)
     shared = enrolled(people)
@@ -90,7 +90,9 @@ def test_a_search_sees_the_people_before_a_change_or_after_it():
 
 @pytest.mark.parametrize("part", ["_gallery", "_cache"])
 @pytest.mark.parametrize("verb", ["remove", "enroll"])
-def test_an_interrupted_change_leaves_no_model_of_others(monkeypatch, part, verb):
+def test_an_interrupted_change_leaves_no_model_of_other_samples(
+    monkeypatch, part, verb
+):
     people = vectors()
     recognizer = enrolled(people).fit()
     target = getattr(recognizer, part)
@@ -126,7 +128,7 @@ def test_a_removed_person_is_not_kept_by_a_file_that_was_loaded(tmp_path):
         np.testing.assert_array_equal(loaded.samples(name), people[name].astype("f4"))
 
 
-def test_a_copy_goes_its_own_way():
+def test_a_copy_is_independent():
     people = vectors()
     first = enrolled(people).fit()
     second = copy.deepcopy(first)

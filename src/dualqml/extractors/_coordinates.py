@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where training samples lie: coordinates learnt from all or some of them.
+"""Coordinates of training samples, learnt from all or some of them.
 
-Coordinates are principal ones, of the samples as they are or in the space of a
-Gaussian kernel; any rotation of them serves as well. Training samples are placed
-once; the folds of a cross-validation are restrictions that share the matrices of
-all pairs and the scatter of the motions.
+They are principal coordinates, of the samples as they are or in the space of a Gaussian
+kernel. Any rotation of them can be used as well. The matrices of all pairs and the
+scatter of the motions are computed once. The folds of a cross-validation share them.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from dualqml.extractors._memory import require_pairs
 from dualqml.extractors.kernels import centred_kernel
 from dualqml.extractors.prepared_samples import PreparedSamples
 
-#: Variances of coordinates at or below this fraction of the largest are noise.
+#: Variances of coordinates at or below this fraction of the largest count as zero.
 _TOLERANCE = 1e-10
 
 
@@ -33,9 +32,10 @@ class LearntCoordinates:
     training : ndarray of shape (n_train, d)
         Coordinates of those samples; their Gram matrix is the centred kernel.
     origin : ndarray
-        The mean of those samples, or of the rows of their matrix of pairs.
+        The mean of those samples, or of the rows of their matrix of all pairs.
     projector : ndarray of shape (n_features or n_train, d)
-        From the centred sample, or the centred row of pairs, to coordinates.
+        The linear map from the centred sample, or from its centred row of the matrix
+        of all pairs, to the coordinates.
     tangent_scatter : ndarray of shape (d, d) or None
         Scatter of the tangents in these coordinates, at trace 1.
     """
@@ -47,7 +47,7 @@ class LearntCoordinates:
 
 
 class CoordinateSystem(Protocol):
-    """A training set that can be placed from any part of it."""
+    """A training set whose coordinates can be learnt from any part of it."""
 
     def learnt_from(self, train: Index) -> LearntCoordinates:
         """Coordinates learnt from some of the training samples."""
@@ -55,13 +55,13 @@ class CoordinateSystem(Protocol):
     def coordinates_of(
         self, learnt: LearntCoordinates, train: Index, rows: Index
     ) -> Array:
-        """Coordinates of other training samples under such a learnt."""
+        """Coordinates of other training samples, by what was learnt from some."""
 
 
 class InputCoordinates:
     """Principal coordinates in the space of the samples.
 
-    For more samples than features.
+    Used if there are more samples than features.
 
     Parameters
     ----------
@@ -74,24 +74,26 @@ class InputCoordinates:
         self._whole = span_pca(self.inputs)
         self._tangents: list[Array] = []
         self._weights: list[float] = []
-        self._motion = np.zeros(2 * (self.inputs.shape[1],))
+        self._motion_scatter = np.zeros(2 * (self.inputs.shape[1],))
         basis = self._whole.basis
         tangents = samples.tangents if samples.tangents is not None else ()
-        for k in _moving([float(np.vdot(tangent, tangent)) for tangent in tangents]):
+        for k in _effective_motions(
+            [float(np.vdot(tangent, tangent)) for tangent in tangents]
+        ):
             tangent = tangents[k]
             scatter = tangent.T @ tangent
-            # Weighted so that each motion has the same trace in the coordinates
-            # of the whole set. Then the scatter of all motions is one matrix,
-            # from which a fold subtracts the rows it holds out.
+            # The weights give each motion the same trace in the coordinates of the
+            # whole set. Then the scatter of all motions is one matrix, and a fold
+            # subtracts the scatter of its held-out samples.
             trace = float(np.vdot(scatter @ basis, basis))
             if trace > 0.0:
                 self._tangents.append(tangent)
                 self._weights.append(1.0 / trace)
-                self._motion += scatter / trace
+                self._motion_scatter += scatter / trace
 
     def learnt_from(self, train: Index) -> LearntCoordinates:
         """Coordinates learnt from some of the training samples."""
-        pca, motion = self._whole, self._motion
+        pca, motion = self._whole, self._motion_scatter
         if train.size < self.inputs.shape[0]:
             pca = span_pca(self.inputs[train])
             rows = np.setdiff1d(np.arange(self.inputs.shape[0]), train)
@@ -104,90 +106,90 @@ class InputCoordinates:
     def coordinates_of(
         self, learnt: LearntCoordinates, train: Index, rows: Index
     ) -> Array:
-        """Coordinates of other training samples under such a learnt."""
+        """Coordinates of other training samples, by what was learnt from some."""
         centred = self.inputs[rows] - learnt.origin
         return np.asarray(centred @ learnt.projector)
 
 
 class PairwiseCoordinates:
-    """Principal coordinates by a matrix of all pairs of samples.
+    """Principal coordinates from a matrix of all pairs of samples.
 
-    For fewer samples than features, or a kernel.
+    Used if there are fewer samples than features, or with a kernel.
 
     Parameters
     ----------
     values : ndarray of shape (n_samples, n_samples)
         The kernel of all pairs, not centred.
     slopes : ndarray of shape (n_motions, n_samples, n_samples)
-        How the rows of the kernel change when their samples move.
-    curved : bool
-        Whether the slopes are relative to the values.
+        Derivative of each row of the kernel by each motion of its sample.
+    relative_slopes : bool
+        Whether the slopes are relative to the kernel values.
     """
 
-    def __init__(self, values: Array, slopes: Array, *, curved: bool) -> None:
+    def __init__(self, values: Array, slopes: Array, *, relative_slopes: bool) -> None:
         self.values, self.slopes = values, slopes
-        self._curved = curved
+        self._relative_slopes = relative_slopes
         self._whole = _pairwise_basis(values)
-        self._moving: list[int] = []
+        self._motions: list[int] = []
         self._weights: list[float] = []
-        self._motion = np.zeros_like(values)
+        self._motion_scatter = np.zeros_like(values)
         projector = self._whole.projector
         inverse = projector @ projector.T if len(slopes) else values
         energies = []
         for k in range(len(slopes)):
             change = self._centred_change(k)
             energies.append(float(np.vdot(change, change)))
-        for k in _moving(energies):
+        for k in _effective_motions(energies):
             change = self._centred_change(k)
             scatter = change.T @ change
-            # As for InputCoordinates.
+            # Weights as in InputCoordinates.
             trace = float(np.vdot(scatter, inverse))
             if trace > 0.0:
-                self._moving.append(k)
+                self._motions.append(k)
                 self._weights.append(1.0 / trace)
                 scatter /= trace
-                self._motion += scatter
+                self._motion_scatter += scatter
 
     def _centred_change(self, motion: int) -> Array:
-        """The change of the whole kernel, less what is common to a row.
+        """The change of the whole kernel, minus the mean of each row.
 
-        Samples see differences; those to the mean of a row keep the digits.
+        Only differences within a row matter, and centred rows keep more digits.
         """
-        everyone = slice(None)
-        change = self._change(motion, (everyone, everyone))
+        whole = slice(None)
+        change = self._change(motion, (whole, whole))
         change -= change.mean(axis=1, keepdims=True)
         return change
 
     def _change(self, motion: int, part: tuple[Any, ...]) -> Array:
-        """How a part of the kernel changes by a motion of the samples of its rows."""
+        """The change of a part of the kernel by a motion of the samples of its rows."""
         slopes = self.slopes[motion][part]
-        return slopes * self.values[part] if self._curved else slopes.copy()
+        return slopes * self.values[part] if self._relative_slopes else slopes.copy()
 
     def learnt_from(self, train: Index) -> LearntCoordinates:
         """Coordinates learnt from some of the training samples."""
         n_samples = self.values.shape[0]
-        values, motion = self.values, self._motion
+        values, motion = self.values, self._motion_scatter
         coordinates = self._whole
         if train.size < n_samples:
             part = np.ix_(train, train)
             values = values[part]
             coordinates = _pairwise_basis(values)
             held_out = np.ix_(np.setdiff1d(np.arange(n_samples), train), train)
-            if self._moving:
-                changes = [self._change(k, held_out) for k in self._moving]
+            if self._motions:
+                changes = [self._change(k, held_out) for k in self._motions]
                 motion = _doubly_centred(motion[part])
                 motion -= _doubly_centred(_weighted_scatter(changes, self._weights))
         return LearntCoordinates(
             coordinates.training,
             values.mean(axis=0),
             coordinates.projector,
-            coordinates.scatter(motion) if self._moving else None,
+            coordinates.scatter(motion) if self._motions else None,
         )
 
     def coordinates_of(
         self, learnt: LearntCoordinates, train: Index, rows: Index
     ) -> Array:
-        """Coordinates of other training samples under such a learnt."""
+        """Coordinates of other training samples, by what was learnt from some."""
         values = self.values[np.ix_(rows, train)]
         own = values.mean(axis=1, keepdims=True)
         origin = learnt.origin
@@ -195,18 +197,18 @@ class PairwiseCoordinates:
 
 
 class GramCoordinates(PairwiseCoordinates):
-    """Principal coordinates of the samples by their scalar products.
+    """Principal coordinates from the scalar products of the samples.
 
     Parameters
     ----------
     samples : PreparedSamples
-        Training samples, no more than they have features.
+        Training samples, at most as many as features.
     """
 
     def __init__(self, samples: PreparedSamples) -> None:
         self.mean, self.centred = deviations(samples.inputs)
         products = samples.products()
-        super().__init__(products.gram, products.slopes, curved=False)
+        super().__init__(products.gram, products.slopes, relative_slopes=False)
 
 
 class KernelCoordinates(PairwiseCoordinates):
@@ -230,10 +232,10 @@ class KernelCoordinates(PairwiseCoordinates):
         # The derivative of the kernel k(x, z) along t is t'(z - x) k / s2.
         slopes = products.slopes
         own = np.einsum("kii->ki", slopes)[:, :, None]
-        super().__init__(values, slopes - own, curved=True)
+        super().__init__(values, slopes - own, relative_slopes=True)
 
     def at_width(self, factor: float) -> "KernelCoordinates":
-        """The same samples under a kernel of `factor` times the variance."""
+        """The same samples with a kernel of `factor` times the variance."""
         other = object.__new__(KernelCoordinates)
         values = self.values ** (1.0 / factor)
         other.kernel = replace(
@@ -241,22 +243,23 @@ class KernelCoordinates(PairwiseCoordinates):
             bandwidth=factor * self.kernel.bandwidth,
             row_means=values.mean(axis=0),
         )
-        PairwiseCoordinates.__init__(other, values, self.slopes, curved=True)
+        PairwiseCoordinates.__init__(other, values, self.slopes, relative_slopes=True)
         return other
 
 
 @dataclass(frozen=True)
 class PairwiseBasis:
-    """All principal coordinates of a matrix of pairs.
+    """All principal coordinates of a matrix of all pairs.
 
     Attributes
     ----------
     training : ndarray of shape (n_samples, d)
-        The coordinates; their Gram matrix is the centred matrix of pairs.
+        The coordinates; their Gram matrix is the centred matrix of all pairs.
     projector : ndarray of shape (n_samples, d)
-        From centred rows of pairs to coordinates.
+        The linear map from centred rows of the matrix to coordinates.
     factor : ndarray of shape (d, d) or None
-        The Cholesky factor in the complement of the mean, where that was taken.
+        The Cholesky factor in the complement of the mean; None if eigenvectors were
+        used.
     """
 
     training: Array
@@ -264,7 +267,7 @@ class PairwiseBasis:
     factor: Array | None
 
     def scatter(self, rows_scatter: Array) -> Array:
-        """A scatter of centred rows of pairs in the coordinates, at trace 1."""
+        """A scatter of centred rows of the matrix, in the coordinates, at trace 1."""
         if self.factor is None:
             return _in_coordinates(rows_scatter, self.projector)
         inner = _complement(rows_scatter, _mirror(len(rows_scatter)))
@@ -274,11 +277,11 @@ class PairwiseBasis:
 
 
 def _pairwise_basis(values: Array) -> PairwiseBasis:
-    """Coordinates by a matrix of pairs, not centred.
+    """Coordinates from a matrix of all pairs, not centred.
 
-    Any rotation of them serves as well. So where the centred matrix has full
-    rank but for the centring, a Cholesky factor in the complement of the mean
-    is taken, ten times faster than eigenvectors.
+    Any rotation of the coordinates can be used. So if the matrix has full rank in
+    the complement of the mean, its Cholesky factor there is used, which is ten times
+    faster than eigenvectors.
     """
     n_samples = values.shape[0]
     if n_samples > 1:
@@ -292,7 +295,7 @@ def _pairwise_basis(values: Array) -> PairwiseBasis:
                 _reflected(factor, mirror), _reflected(inverse.T, mirror), factor
             )
     eigenvalues, vectors = np.linalg.eigh(_doubly_centred(values))
-    # What rounding leaves of equal samples.
+    # Rounding errors of the matrix of equal samples.
     noise = n_samples * np.finfo(np.float64).eps * np.abs(values).max()
     kept = eigenvalues > max(_TOLERANCE * eigenvalues[-1], noise)
     if not kept.any():
@@ -304,21 +307,21 @@ def _pairwise_basis(values: Array) -> PairwiseBasis:
     return PairwiseBasis(vectors * roots, vectors / roots, None)
 
 
-def _moving(energies: list[float]) -> list[int]:
-    """The motions that change any sample by more than rounding."""
+def _effective_motions(energies: list[float]) -> list[int]:
+    """Indices of the motions that change the samples by more than rounding."""
     least = SAME_SAMPLE * max(energies, default=0.0)
     return [k for k, energy in enumerate(energies) if energy > least]
 
 
 def _mirror(n_samples: int) -> Array:
-    """The Householder reflection that takes the mean direction to the first axis."""
+    """The Householder vector that reflects the mean direction to the first axis."""
     mirror = np.full(n_samples, n_samples**-0.5)
     mirror[0] += 1.0
     return np.asarray(mirror / np.linalg.norm(mirror))
 
 
 def _complement(values: Array, mirror: Array) -> Array:
-    """A symmetric matrix in the complement of the mean, in the order of LAPACK."""
+    """A symmetric matrix in the complement of the mean, in LAPACK's order."""
     image = values @ mirror
     image = 2.0 * (image - (mirror @ image) * mirror)
     reflected = values - np.outer(mirror, image) - np.outer(image, mirror)
@@ -326,7 +329,7 @@ def _complement(values: Array, mirror: Array) -> Array:
 
 
 def _reflected(rows: Array, mirror: Array) -> Array:
-    """Rows in the complement of the mean, brought back to the samples."""
+    """Rows in the complement of the mean, reflected back to all samples."""
     padded = np.concatenate([np.zeros((1, rows.shape[1])), rows])
     return np.asarray(padded - np.outer(2.0 * mirror, mirror @ padded))
 
@@ -337,14 +340,14 @@ def _doubly_centred(values: Array) -> Array:
 
 
 def _weighted_scatter(changes: list[Array], weights: list[float]) -> Array:
-    """The weighted sum of scatters, in one product."""
+    """The weighted sum of scatters, by one matrix product."""
     scaled = [np.sqrt(w) * rows for rows, w in zip(changes, weights, strict=True)]
     stacked = np.concatenate(scaled)
     return np.asarray(stacked.T @ stacked)
 
 
 def _in_coordinates(scatter: Array, projector: Array) -> Array:
-    """A scatter in coordinates, at trace 1."""
+    """A scatter in the coordinates, at trace 1."""
     found = projector.T @ (scatter @ projector)
     return _at_unit_trace((found + found.T) / 2.0)
 

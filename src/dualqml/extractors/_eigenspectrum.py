@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model of the within-class eigenspectrum, and the features it leads to.
+"""A model of the within-class eigenspectrum, and features that use it.
 
-With few samples the small within-class variances are estimated too small, and
-those that no sample shows are zero; their inverses would rule everything. The
-model replaces both by a curve through the reliable, large variances [1]_. It
-is used in the space of the images and in that of a kernel.
+With few samples, small within-class variances are underestimated, and many are zero.
+Their inverses would dominate the features. The model replaces them by a curve through
+the large variances, which are reliable [1]_. It is used in the space of the images and
+in the space of a kernel.
 
 References
 ----------
@@ -30,12 +30,12 @@ class RegularisedSpectrum:
     eigenvalues : ndarray of shape (rank,)
         The non-zero measured variances, largest first.
     values : ndarray of shape (rank,)
-        What the model makes of them.
+        The modelled variances.
     null_value : float
-        The variance in the directions where none was measured.
+        The modelled variance in directions where the measured variance is zero.
     n_reliable : int
-        How many variances stay as measured; the curve goes through the first
-        and the last of them. 0 where nothing was measured.
+        Number of variances that stay as measured. The curve goes through the first
+        and the last of them. 0 if nothing was measured.
     """
 
     eigenvalues: Array
@@ -58,8 +58,8 @@ def regularised_spectrum(eigenvalues: Array, mu: float) -> RegularisedSpectrum:
     Returns
     -------
     RegularisedSpectrum
-        The model. It is flat where no more than one variance is reliable, for
-        want of a second point of the curve, and 1 where none was measured.
+        The model. If at most one variance is reliable, there is no second point for
+        a curve, and the model is constant. It is 1 if nothing was measured.
 
     Examples
     --------
@@ -74,17 +74,17 @@ def regularised_spectrum(eigenvalues: Array, mu: float) -> RegularisedSpectrum:
         return RegularisedSpectrum(eigenvalues, eigenvalues, 1.0, 0)
     median = float(np.median(eigenvalues))
     limit = median + mu * (median - float(eigenvalues[-1]))
-    # In exact arithmetic two variances and mu=1 put the limit at the first.
+    # With two variances and mu=1 the limit equals the first one, up to rounding.
     reliable = max(1, int(np.count_nonzero(eigenvalues >= limit)))
     if reliable == 1:
         flat = np.full(rank, eigenvalues[0])
         return RegularisedSpectrum(eigenvalues, flat, float(flat[0]), 1)
     first, last = float(eigenvalues[0]), float(eigenvalues[reliable - 1])
-    # The paper counts from 1; the direction after the last measured one, number
-    # rank + 1, stands for all without a measured variance.
+    # The paper counts from 1. The direction after the last measured one has number
+    # rank + 1, and stands for all directions without a measured variance.
     k = np.arange(1.0, rank + 2.0)
-    # alpha / (k + beta) with both multiplied out by first - last, so that equal
-    # variances need no case of their own: the curve is then flat.
+    # alpha / (k + beta), multiplied out by first - last. So equal variances need no
+    # special case: then the curve is constant.
     curve = first * last * (reliable - 1) / ((k - 1) * first + (reliable - k) * last)
     values = np.where(k[:-1] <= reliable, eigenvalues, curve[:-1])
     return RegularisedSpectrum(eigenvalues, values, float(curve[-1]), reliable)
@@ -99,7 +99,7 @@ class Whitening:
     spectrum : RegularisedSpectrum
         The model.
     vectors : ndarray of shape (d, rank)
-        Orthonormal directions of the measured variances, one a column.
+        Orthonormal directions of the measured variances, one per column.
     """
 
     spectrum: RegularisedSpectrum
@@ -117,7 +117,7 @@ class Whitening:
 
 
 def balanced_weights(codes: Index) -> Array:
-    """Weight of each sample such that every class has the same total; sum 1."""
+    """Weights of samples such that all classes have equal sums; the total is 1."""
     counts = np.bincount(codes)
     return np.asarray(1.0 / (counts.size * counts[codes]))
 
@@ -142,8 +142,8 @@ def regularised_whitening(
     Returns
     -------
     Whitening
-        The identity where no class varies, as with one sample each, and there
-        are no motions.
+        The identity if no class varies, as with one sample per class, and there are
+        no motions.
     """
     deviations = within_deviations(Z, codes)
     weights = balanced_weights(codes)
@@ -178,14 +178,14 @@ def eigenspectrum_directions(
     mu : float
         See :func:`regularised_spectrum`.
     n_components : int or None
-        Number of directions wanted; None means all.
+        Number of directions; None means all.
     motions : ndarray of shape (n_rows, d), optional
         See :func:`regularised_whitening`.
 
     Returns
     -------
     ndarray of shape (d, n_components)
-        The directions in the coordinates of Z, one a column; at most
+        The directions in the coordinates of Z, one per column; at most
         n_samples - 1 and d.
     """
     whitening = regularised_whitening(Z, codes, mu, motions)
@@ -193,15 +193,15 @@ def eigenspectrum_directions(
     weights = balanced_weights(codes)
     centred = whitened - weights @ whitened
     _, principal = principal_directions(np.sqrt(weights)[:, None] * centred)
-    # T is symmetric: applied to a direction it acts as it does on samples.
+    # T is symmetric, so it is applied to a direction in the same way as to a sample.
     return np.asarray(whitening.apply(principal[:, :n_components].T).T)
 
 
 def _is_rounding(deviations: Array, Z: Array) -> bool:
     """Whether samples differ from their class mean by rounding errors only.
 
-    Means of equal rows are not exact, and coordinates that come from a kernel
-    are less exact than the samples were.
+    Means of equal rows are not exact, and coordinates from a kernel are less exact
+    than the samples.
     """
     size = np.abs(deviations).max()
     spread = np.abs(Z - Z.mean(axis=0)).max()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Graphs of neighbouring samples, the mathematics that LPP, MFA and MLE share.
+"""Graphs of neighbouring samples, shared by LPP, MFA and MLE.
 
-All graphs are dense and symmetric, which is right for a few thousand samples.
+All graphs are dense and symmetric, which is suitable for a few thousand samples.
 """
 
 import numpy as np
@@ -42,15 +42,15 @@ def same_class_only(distances: Array, codes: Index) -> Array:
 
 
 def neighbour_mask(distances: Array, n_neighbors: int) -> Mask:
-    """Pairs of which one sample is among the nearest of the other.
+    """Pairs of samples in which one is a nearest neighbour of the other.
 
     Parameters
     ----------
     distances : ndarray of shape (n_samples, n_samples)
-        Any symmetric distances; infinite for pairs that must not be joined.
+        Any symmetric distances; infinite for pairs that must not be neighbours.
     n_neighbors : int
-        Neighbours of each sample, itself not counted; as many as there are if
-        there are fewer.
+        Number of neighbours of each sample, without itself; all of them if there are
+        fewer.
 
     Returns
     -------
@@ -71,14 +71,14 @@ def neighbour_mask(distances: Array, n_neighbors: int) -> Mask:
 
 
 def connected_neighbour_mask(distances: Array, n_neighbors: int) -> tuple[Mask, int]:
-    """Neighbours of every sample, as many as it takes to connect all samples.
+    """Neighbours of every sample, enough to connect all samples.
 
     Parameters
     ----------
     distances : ndarray of shape (n_samples, n_samples)
         Finite symmetric distances.
     n_neighbors : int
-        The least number of neighbours.
+        The smallest number of neighbours.
 
     Returns
     -------
@@ -87,22 +87,22 @@ def connected_neighbour_mask(distances: Array, n_neighbors: int) -> tuple[Mask, 
     n_neighbors : int
         The number of neighbours used, less than the number of samples.
     """
-    # More copies of a sample than neighbours would cut it off from its copies.
+    # A sample may have more copies than neighbours; all of them must be connected.
     n_neighbors = min(n_neighbors, distances.shape[0] - 1)
     equal = distances == 0.0
     np.fill_diagonal(equal, False)
     mask = equal | neighbour_mask(distances, n_neighbors)
     if connected_components(csr_array(mask), directed=False)[0] == 1:
         return mask, n_neighbors
-    # The number needed to join a pair is the smaller of the two ranks, and the
-    # spanning tree with the lowest ranks tells the number that joins them all.
+    # The number of neighbours that connects a pair is the smaller of the two ranks.
+    # The largest rank in the minimum spanning tree connects all samples.
     others = distances.copy()
     np.fill_diagonal(others, -1.0)
     ranks = np.argsort(np.argsort(others, axis=1, kind="stable"), axis=1)
     ranks = np.minimum(ranks, ranks.T)
     needed = int(minimum_spanning_tree(csr_array(ranks)).max())
     needed = max(needed, n_neighbors)
-    # By the same ranks, since equal distances may be ranked in another way.
+    # Use the same ranks: neighbour_mask may order equal distances in another way.
     return equal | ((ranks > 0) & (ranks <= needed)), needed
 
 
@@ -121,9 +121,9 @@ def geodesic_distances(lengths: Array, mask: Mask) -> Array:
     ndarray of shape (n_samples, n_samples)
         Symmetric; infinite where there is no path.
     """
-    # Built from indices, because a zero of a dense matrix means "no edge".
+    # Built from indices, because a zero in a dense matrix would mean "no edge".
     rows, columns = np.nonzero(mask)
-    # 32-bit indices: older versions of SciPy take no others for paths.
+    # 32-bit indices: older versions of SciPy accept no others for paths.
     edges = (rows.astype(np.int32), columns.astype(np.int32))
     graph = csr_array((lengths[rows, columns], edges), shape=mask.shape)
     paths = shortest_path(graph, method="D", directed=True)
@@ -135,7 +135,7 @@ def laplacian_form(Z: Array, weights: Array) -> Array:
     """The matrix Z'(D - W)Z, where D holds the row sums of the weights W.
 
     It is the sum over all pairs of ``w_ij (z_i - z_j)(z_i - z_j)'``, so it is
-    positive semidefinite where no weight is negative.
+    positive semidefinite if no weight is negative.
 
     Parameters
     ----------

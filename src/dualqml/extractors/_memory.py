@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether memory will do, asked before it is taken.
+"""Check that there is enough memory before it is used.
 
-Systems promise more memory than they have, and end a process that takes them at
-their word. So a method whose memory grows with the square of the number of samples
-asks first.
+Operating systems may promise more memory than there is, and then end the process that
+uses it. So a method whose memory grows with the square of the number of samples checks
+first.
 """
 
 import math
@@ -19,15 +19,15 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def available_memory() -> float:
-    """Bytes that this process can still be given.
+    """Number of bytes that this process can still use.
 
     Returns
     -------
     float
-        The least of what the machine, the limit of the process and that of its
-        container leave; infinity where the system does not tell.
+        The smallest of the memory of the machine and of the limits of the process and
+        of its container; infinity if the system does not say.
     """
-    return max(0.0, min(_of_machine(), _of_process(), _of_container()))
+    return max(0.0, min(_machine_memory(), _process_memory(), _container_memory()))
 
 
 def require_pairs(who: str, n_samples: int, n_matrices: float) -> None:
@@ -36,16 +36,16 @@ def require_pairs(who: str, n_samples: int, n_matrices: float) -> None:
     Parameters
     ----------
     who : str
-        What needs them, for the error.
+        The method that needs them, for the error.
     n_samples : int
         Number of samples.
     n_matrices : float
-        How many such matrices, in double precision, are held at a time at most.
+        Largest number of such matrices, in double precision, at the same time.
 
     Raises
     ------
     NotEnoughMemoryError
-        They would not fit.
+        There is not enough memory.
 
     Examples
     --------
@@ -56,14 +56,14 @@ def require_pairs(who: str, n_samples: int, n_matrices: float) -> None:
     available = available_memory()
     if needed > available:
         raise NotEnoughMemoryError(
-            f"{who} needs about {_size(needed)} of memory for matrices of all pairs "
-            f"of {n_samples} samples, and {_size(available)} are available. Use fewer "
-            "samples, or a method without such matrices, for example Fisherfaces, or "
-            "DualQMLW with kernel='linear'."
+            f"{who} needs about {_gigabytes(needed)} of memory for matrices of all "
+            f"pairs of {n_samples} samples, and {_gigabytes(available)} are available. "
+            "Use fewer samples, or a method without such matrices, for example "
+            "Fisherfaces, or DualQMLW with kernel='linear'."
         )
 
 
-def _of_machine() -> float:
+def _machine_memory() -> float:
     try:
         lines = _MEMINFO.read_text().splitlines()
         kibibytes = {line.split(":")[0]: line.split()[1] for line in lines}
@@ -71,13 +71,13 @@ def _of_machine() -> float:
     except (OSError, KeyError, IndexError, ValueError):
         pass
     try:
-        # Better than nothing: all the memory there is.
+        # Less exact: all memory of the machine, used or not.
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):
         return math.inf
 
 
-def _of_process() -> float:
+def _process_memory() -> float:
     if sys.platform == "win32":
         return math.inf
     import resource
@@ -92,13 +92,13 @@ def _of_process() -> float:
     return float(limit - used)
 
 
-def _of_container() -> float:
+def _container_memory() -> float:
     try:
-        # "max" where there is no limit.
+        # The file contains "max" if there is no limit.
         return float(int(_CGROUP_LIMIT.read_text()))
     except (OSError, ValueError):
         return math.inf
 
 
-def _size(n_bytes: float) -> str:
+def _gigabytes(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.3g} GB"

@@ -21,8 +21,8 @@ def quadratic_features(
 ) -> Array:
     """Step 3 of Algorithm 1: f_c(x) = x'P_c x for every sample and class.
 
-    One matrix product with all factors, then the sum of squares over the
-    factors of each class, in chunks of samples.
+    It takes one matrix product with all factors, and then the sum of squares over
+    the factors of each class, in chunks of samples.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def quadratic_features(
         np.square(product, out=product)
         return _class_sums(product, ranks)
 
-    return _by_chunks(X, components, ranks, squares)
+    return _apply_in_chunks(X, components, ranks, squares)
 
 
 def signed_root_features(
@@ -52,10 +52,10 @@ def signed_root_features(
     ranks: NDArray[np.int64],
     mean_responses: Array,
 ) -> Array:
-    """Roots of the quadratic features with the sign that a quadratic form loses.
+    """Square roots of the quadratic features, with a sign.
 
     ``g_c(x) = sign(x'P_c m_c) sqrt(x'P_c x)`` with the mean m_c of the class:
-    the features of x and -x differ, and grow like x itself.
+    the features of x and -x have opposite signs, and grow linearly with x.
 
     Parameters
     ----------
@@ -80,61 +80,31 @@ def signed_root_features(
         roots = np.sqrt(_class_sums(product, ranks))
         return np.where(towards_mean < 0.0, -roots, roots)
 
-    return _by_chunks(X, components, ranks, signed_roots)
-
-
-def _by_chunks(
-    X: NDArray[np.floating],
-    components: Array,
-    ranks: NDArray[np.int64],
-    features: Callable[[Array], Array],
-) -> Array:
-    """Apply a function of the factors' responses, (factors, samples), in chunks."""
-    out = np.empty((X.shape[0], ranks.size))
-    step = max(16, _PRODUCT_BYTES // (8 * max(components.shape[0], 1)))
-    for start in range(0, X.shape[0], step):
-        chunk = X[start : start + step].astype(np.float64, copy=False)
-        out[start : start + step] = features(components @ chunk.T).T
-    return out
-
-
-def _class_sums(rows: Array, ranks: NDArray[np.int64]) -> Array:
-    """Sums over the rows of each class; zero for a class without rows."""
-    # Factors along the rows: those of one class are added row by row.
-    if (ranks == 1).all():
-        return rows
-    held = ranks > 0
-    starts = (np.cumsum(ranks) - ranks)[held]
-    if held.all():
-        return np.asarray(np.add.reduceat(rows, starts, axis=0))
-    out = np.zeros((ranks.size, rows.shape[1]))
-    if held.any():
-        out[held] = np.add.reduceat(rows, starts, axis=0)
-    return out
+    return _apply_in_chunks(X, components, ranks, signed_roots)
 
 
 def profile_gallery(
     features: Array, codes: Index, *, own_weight: float, centre: bool
 ) -> tuple[Array, Array | None]:
-    """Training features made ready for cosine similarity.
+    """Prepare training features for cosine similarity.
 
     Parameters
     ----------
     features : ndarray of shape (n_training, n_classes)
         Responses of the training samples to all classes.
     codes : ndarray of shape (n_training,)
-        Their classes.
+        Classes of the training samples.
     own_weight : float
         Factor of each sample's response to its own class.
     centre : bool
-        Whether to measure the angle about the mean of the training features.
+        Whether to subtract the mean of the training features.
 
     Returns
     -------
     gallery : ndarray of shape (n_training, n_classes)
         The profiles, scaled to unit norm.
     mean : ndarray of shape (n_classes,) or None
-        What to subtract from the features of a probe; None for nothing.
+        The mean to subtract from the features of a probe; None if not `centre`.
     """
     if own_weight != 1.0:
         features = features.copy()
@@ -146,5 +116,34 @@ def profile_gallery(
 
 
 def centred(features: Array, mean: Array | None) -> Array:
-    """Features of probes about the mean of the training features, if there is one."""
+    """Features of probes minus the mean of the training features, if given."""
     return features if mean is None else features - mean
+
+
+def _apply_in_chunks(
+    X: NDArray[np.floating],
+    components: Array,
+    ranks: NDArray[np.int64],
+    features: Callable[[Array], Array],
+) -> Array:
+    """Apply a function to the products of factors and samples, chunk by chunk."""
+    out = np.empty((X.shape[0], ranks.size))
+    step = max(16, _PRODUCT_BYTES // (8 * max(components.shape[0], 1)))
+    for start in range(0, X.shape[0], step):
+        chunk = X[start : start + step].astype(np.float64, copy=False)
+        out[start : start + step] = features(components @ chunk.T).T
+    return out
+
+
+def _class_sums(rows: Array, ranks: NDArray[np.int64]) -> Array:
+    """Sums of the rows of each class; zero for a class without rows."""
+    if (ranks == 1).all():
+        return rows
+    has_rows = ranks > 0
+    starts = (np.cumsum(ranks) - ranks)[has_rows]
+    if has_rows.all():
+        return np.asarray(np.add.reduceat(rows, starts, axis=0))
+    out = np.zeros((ranks.size, rows.shape[1]))
+    if has_rows.any():
+        out[has_rows] = np.add.reduceat(rows, starts, axis=0)
+    return out

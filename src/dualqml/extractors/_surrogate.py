@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A closed form that stands in for QML in cross-validation.
+"""A closed form that replaces QML in cross-validation.
 
-Ask of a linear filter what QML asks of a quadratic one: the response to every
-sample of the class is 1 and the energy over all other samples, with a small
-ridge, is least. With G the Gram matrix and B = G (G + I/lam)^-1, the filter of
-class c answers a sample by ``1' B_cc^-1 b_c`` where b_c are its entries of B
-(the own-class terms cancel). One factorisation serves all classes. In
-recognition these responses behave like the signed roots of QML at the same
-lam, closely enough to choose hyper-parameters.
+A linear filter has the same conditions as a quadratic matrix of QML: its response to
+every sample of the class is 1, and its energy over all other samples, with a small
+ridge, is minimal. With G the Gram matrix and B = G (G + I/lam)^-1, the response of the
+filter of class c to a sample is ``1' B_cc^-1 b_c``, where b_c are the entries of the
+sample in B (the own-class terms cancel). All classes share one factorisation. In
+recognition, these responses are similar to the signed roots of QML at the same lam,
+close enough to choose hyper-parameters.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from dualqml._typing import Array, Index, Mask
 
-#: Added to the blocks of each class, relative to the largest trace of one.
+#: Added to the diagonal of the block of each class, relative to the largest trace.
 _COPY_RIDGE = 1e-9
 
 
@@ -64,16 +64,16 @@ class SurrogateFilters:
     Z : ndarray of shape (n_train, d)
         Training samples.
     probes : ndarray of shape (n_probes, d)
-        Samples to be answered.
+        Samples whose responses are computed.
     codes : ndarray of shape (n_train,)
-        Classes of the training samples, 0 to n_classes - 1, each present.
+        Classes of the training samples, 0 to n_classes - 1, each with a sample.
     """
 
     def __init__(self, Z: Array, probes: Array, codes: Index) -> None:
         self.blocks = class_blocks(codes, int(codes.max()) + 1)
         self.Z = Z[self.blocks.order]
         self.probes = probes
-        # At equal sizes the form by samples is faster.
+        # If both forms have the same size, the form by samples is faster.
         self.uses_samples = Z.shape[0] <= 1.5 * Z.shape[1]
         if self.uses_samples:
             self.gram = self.Z @ self.Z.T
@@ -87,12 +87,12 @@ class SurrogateFilters:
         Parameters
         ----------
         lam : float
-            As in QML: the weight of the energy beside the ridge.
+            As in QML: the weight of the energy relative to the ridge.
 
         Returns
         -------
         training : ndarray of shape (n_train, n_classes)
-            In the order given; 1 for the own class of a sample.
+            Responses of the training samples, in the given order; 1 for the own class.
         probes : ndarray of shape (n_probes, n_classes)
             Responses of the probes.
         """
@@ -104,13 +104,13 @@ class SurrogateFilters:
         return training, probes
 
     def _by_samples(self, lam: float) -> tuple[Array, Array]:
-        """By the inverse of G + I/lam, of size n_train."""
+        """Responses by the inverse of G + I/lam, of size n_train."""
         n_train = self.gram.shape[0]
         factor, _ = dpotrf(self._shifted(lam), lower=1, overwrite_a=1)
         lower, _ = dpotri(factor, lower=1, overwrite_c=1)
         inverse = lower.T + lower
         inverse[np.diag_indices(n_train)] /= 2.0
-        # B = I - (G + I/lam)^-1 / lam, of which only diagonal blocks are needed.
+        # B = I - (G + I/lam)^-1 / lam. Only its diagonal blocks are needed.
         index = self.blocks.index
         own = inverse[index[:, :, None], index[:, None, :]]
         weight = self._weights(np.eye(index.shape[1]) - own / lam)
@@ -120,7 +120,7 @@ class SurrogateFilters:
         return training, self.cross @ solved
 
     def _by_features(self, lam: float) -> tuple[Array, Array]:
-        """By a factor of Z'Z + I/lam, of size d."""
+        """Responses by a factor of Z'Z + I/lam, of size d."""
         factor, _ = dpotrf(self._shifted(lam), lower=1, overwrite_a=1)
         T = solve_triangular(factor, self.Z.T, lower=True).T
         own = T[self.blocks.index]
@@ -132,7 +132,7 @@ class SurrogateFilters:
     def _class_sums(self, weight: Array, rows: Array) -> Array:
         """Weighted sums of the rows of each class.
 
-        Each sample belongs to one filter, so sums over classes replace a product.
+        Each sample belongs to one filter, so sums replace a matrix product.
         """
         index = self.blocks.index
         padded = np.where(self.blocks.real, weight[index], 0.0)
@@ -142,7 +142,7 @@ class SurrogateFilters:
         return np.asarray(total)
 
     def _shifted(self, lam: float) -> Array:
-        # Symmetric: the transpose is the same matrix in LAPACK's order.
+        # The matrix is symmetric: its transpose is the same matrix in LAPACK's order.
         shifted = self.gram.copy().T
         shifted[np.diag_indices_from(shifted)] += 1.0 / lam
         return shifted
@@ -151,7 +151,7 @@ class SurrogateFilters:
         """The weights ``B_cc^-1 1`` of all samples, from the blocks of B."""
         real = self.blocks.real
         identity = np.eye(real.shape[1])
-        # Copies of a sample make a block singular: they share the weight.
+        # Copies of a sample make a block singular. With the ridge they share a weight.
         largest = np.einsum("cii->c", own * real[:, None, :]).max(initial=0.0)
         own = own + _COPY_RIDGE * largest * identity
         own = np.where(real[:, :, None] & real[:, None, :], own, identity)

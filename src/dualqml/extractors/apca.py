@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Asymmetric principal component analysis."""
+"""APCA: asymmetric principal component analysis."""
 
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
@@ -24,14 +24,14 @@ from dualqml.images.tangents import motion_rows, sample_tangents, with_motions
 class APCA(LinearExtractor):
     """Asymmetric principal component analysis, for the Mahalanobis distance.
 
-    Principal components of a mixture of the class covariances, in which the
-    less reliable ones weigh more, and of the covariance of the class means
-    [1]_, [2]_. Features are whitened by the within-class covariance, so that
-    the Euclidean distance between them is the Mahalanobis distance that the
-    method is made for.
+    The features are principal components of a mixture of the class covariances and
+    of the covariance of the class means [1]_, [2]_. Less reliable class covariances
+    have a larger weight. The features are whitened by the within-class covariance, so
+    that the Euclidean distance between them is the Mahalanobis distance, for which
+    the method was made.
 
-    The method was published for two classes; the form for many classes is that
-    of the same author's later survey.
+    The method was published for two classes. The form for many classes is from a
+    later survey of the same author.
 
     Read more in the :ref:`user guide <competitors>`.
 
@@ -40,29 +40,29 @@ class APCA(LinearExtractor):
     n_components : int, default=None
         Number of features; None keeps `energy` of the total.
     eta : float, default=0.25
-        Weight of the covariance of the class means; 1/4 is the survey's.
+        Weight of the covariance of the class means; 1/4 as in the survey.
     energy : float, default=0.95
-        Fraction of the trace to keep where `n_components` is None; our choice.
+        Fraction of the trace to keep if `n_components` is None; our choice.
     covariance : {"within", "mixture"}, default="within"
-        What whitens the features: the within-class covariance (the linear
-        classifier of the survey), or the mixture itself, which is whitened
-        PCA. "mixture" is used in any case where every class has one sample and
-        there are no tangents.
+        The covariance that whitens the features: the within-class covariance (the
+        linear classifier of the survey), or the mixture itself, which is whitened
+        PCA. "mixture" is always used if every class has one sample and there are no
+        tangents.
     ridge : float, default=1e-3
         Added to the diagonal of that covariance, relative to its mean diagonal
         element; our choice.
     whiten : bool, default=True
-        Whether to whiten. If not, compare features f and g by
+        Whether to whiten. If False, compare features f and g by
         ``(f - g)' precision_ (f - g)``.
     tangents : float, default=0.0
         Weight of small affine motions of the images in the within-class scatter:
         the mean of the scatters of six tangent images, each at unit trace, is
-        added with this share of the trace of the within-class scatter, or of
-        the total scatter where no class varies. 0 leaves the method as
-        published. Needs rows that are images.
+        added. Its trace is this fraction of the trace of the within-class scatter,
+        or of the total scatter if no class varies. 0 is the method as published.
+        Needs rows that are images.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for `tangents`. None
-        means square images of at least 8 x 8 pixels, and other rows are an error.
+        means square images of at least 8 x 8 pixels; other rows raise an error.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class APCA(LinearExtractor):
     mean_ : ndarray of shape (n_features,)
         Mean of the training samples.
     components_ : ndarray of shape (n_components, n_features)
-        The directions, whitened unless told otherwise.
+        The directions, whitened if `whiten`.
     class_weights_ : ndarray of shape (n_classes,)
         Weight of each class covariance; they sum to one.
     eigenvalues_ : ndarray of shape (n_components,)
@@ -81,7 +81,7 @@ class APCA(LinearExtractor):
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     References
     ----------
@@ -144,7 +144,8 @@ class APCA(LinearExtractor):
         tangents = sample_tangents(data, self.image_shape, self.tangents)
         span = None
         if tangents.size > 0:
-            # Six tangents a sample: in the span of the samples they are short.
+            # There are six tangents per sample. In the span of the samples, their rows
+            # are shorter.
             span = span_pca(data).basis
             within, between, tangents = within @ span, between @ span, tangents @ span
         motions = motion_rows(tangents, self.tangents)
@@ -178,9 +179,9 @@ class APCA(LinearExtractor):
 def inverse_count_weights(counts: Index) -> Array:
     """Weights of the class covariances, inverse to the numbers of samples.
 
-    With no prior knowledge, a covariance from fewer samples is the less
-    reliable one and gets more weight. A class of one sample has none, and its
-    weight goes to the others.
+    Without prior knowledge, a covariance from fewer samples is less reliable and
+    gets a larger weight. A class of one sample has no covariance; its weight goes to
+    the others.
     """
     weights = np.where(counts > 1, 1.0 / counts, 0.0)
     if counts.max() == 1:

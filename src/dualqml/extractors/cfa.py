@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Class-dependence feature analysis: one correlation filter per class."""
+"""CFA: class-dependence feature analysis, one correlation filter per class."""
 
 from numbers import Real
 from typing import Any, ClassVar, Literal
@@ -16,13 +16,13 @@ from dualqml.exceptions import DualQMLError
 from dualqml.extractors._memory import require_pairs
 from dualqml.images.shapes import ImageShape, SizeLike, shape_or_row
 
-#: Power at or below this fraction of the largest is rounding of zero.
+#: Power at or below this fraction of the largest counts as zero.
 _POWER_TOLERANCE = 1e-20
 
-#: Relative addition to the Gram matrix of a class, for images that repeat.
+#: Relative addition to the Gram matrix of a class, in case images are repeated.
 _CLASS_RIDGE = 1e-10
 
-_ALPHA = {"otf": 0.9, "oeotf": 0.99}
+_DEFAULT_ALPHAS = {"otf": 0.9, "oeotf": 0.99}
 
 
 class CFA(LinearExtractor):
@@ -31,13 +31,13 @@ class CFA(LinearExtractor):
     One correlation filter is designed for every class, and the features of an
     image are its correlations with all the filters, taken at the origin [1]_.
 
-    The optimal trade-off filter (OTF) [2]_ answers 1 to the training images of
-    its class and 0 to all the others, and of all such filters has the least
-    ``alpha`` times correlation energy plus ``sqrt(1 - alpha^2)`` times
-    response to white noise. The optimal extra-class origin-output trade-off
-    filter (OEOTF) [3]_ lives in the PCA subspace of the images, answers 1 to
-    the training images of its class, and trades the noise against the energy
-    of its answers to the other classes.
+    The optimal trade-off filter (OTF) [2]_ has the response 1 to the training images
+    of its class and 0 to all others. Of all such filters, it minimises ``alpha``
+    times correlation energy plus ``sqrt(1 - alpha^2)`` times response to white noise.
+    The optimal extra-class origin-output trade-off filter (OEOTF) [3]_ works in the
+    PCA subspace of the images. It has the response 1 to the training images of its
+    class, and minimises a weighted sum of the noise and of the energy of its
+    responses to the other classes.
 
     Read more in the :ref:`user guide <competitors>`.
 
@@ -46,28 +46,29 @@ class CFA(LinearExtractor):
     filter : {"otf", "oeotf"}, default="oeotf"
         The kind of filter. The default is our choice.
     alpha : float, default=None
-        Weight, from 0 to 1, of the energy against the noise; 0 is the
-        projection filter, and 1 with "otf" the minimum average correlation
-        energy (MACE) filter. Some texts put the weight on the noise instead.
+        Weight, from 0 to 1, of the energy relative to the noise. 0 is the
+        projection filter, and 1 with "otf" is the minimum average correlation
+        energy (MACE) filter. Some texts give the weight to the noise instead.
         The energy is scaled to a mean of 1, so alpha does not depend on the
         brightness of the images. None means 0.9 for "otf" and 0.99 for
         "oeotf", both our choice; "oeotf" needs alpha below 1.
     ridge : float, default=0.1
         With "otf" in mode "2d", added to the diagonal of the Gram matrix of the
-        filtered images, relative to its mean diagonal element. It softens the
-        answers asked for; 0 asks for exactly 1 and 0, as the original paper
-        does. Our choice: exact answers are noisy when there are nearly as many
-        images as pixels and impossible when there are more. Not used otherwise.
+        filtered images, relative to its mean diagonal element. With it,
+        responses are only close to 1 and 0. With 0 they are exactly 1 and 0, as in
+        the original paper. Our choice: exact responses are noisy if there are nearly
+        as many images as pixels, and impossible if there are more. Not used
+        otherwise.
     mode : {"2d", "1d"}, default="2d"
-        With "otf", filters on images as in [2]_, or on the PCA coefficients.
-        There are more images than coefficients, so the exact answers cannot be
-        had, and "1d" takes those of least squares, whatever alpha and ridge.
-        "oeotf" always works on all PCA coefficients and does not use it.
+        With "otf", filters on images as in [2]_, or on the PCA coefficients. There
+        are more images than coefficients, so exact responses are impossible. So
+        "1d" uses least squares, and does not use alpha and ridge. "oeotf" always
+        works on all PCA coefficients, and does not use the mode.
     energy : float, default=0.98
         Fraction of the variance that the PCA of mode "1d" keeps; our choice.
     image_shape : tuple of int, default=None
-        Height and width of the images, for "otf" in mode "2d". None means a
-        square where n_features is a square number, else one row of pixels.
+        Height and width of the images, for "otf" in mode "2d". None means square
+        images if n_features is a square number, else one row of pixels.
 
     Attributes
     ----------
@@ -77,20 +78,19 @@ class CFA(LinearExtractor):
         Mean of the training samples; None for "otf" in mode "2d", which scales
         every image to unit norm instead.
     components_ : ndarray of shape (n_classes, n_features)
-        The filters as images, one a row. With "oeotf" the filter of a class
-        whose images all equal the mean of all images is zero, because no
-        filter answers to it.
+        The filters as images, one per row. With "oeotf" the filter of a class
+        is zero if all its images equal the mean of all images, because no filter has
+        a response to it.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     Notes
     -----
-    An image of zeros has features of zeros where images are scaled to unit
-    norm. The original papers design the filters in the frequency domain; the
-    Fourier transform is unitary, so only the power spectrum of "otf" in mode
-    "2d" needs it.
+    An image of zeros has features of zeros if images are scaled to unit norm. The
+    original papers design the filters in the frequency domain. The Fourier transform
+    is unitary, so only the power spectrum of "otf" in mode "2d" needs it.
 
     References
     ----------
@@ -142,7 +142,7 @@ class CFA(LinearExtractor):
         self.image_shape = image_shape
 
     def _learn(self, data: Array, codes: Index) -> tuple[Array | None, Array]:
-        alpha = _ALPHA[self.filter] if self.alpha is None else self.alpha
+        alpha = _DEFAULT_ALPHAS[self.filter] if self.alpha is None else self.alpha
         if self.filter == "oeotf":
             if alpha == 1:
                 raise ValueError(
@@ -160,23 +160,23 @@ class CFA(LinearExtractor):
         return None, otf_filters(unit_rows(data), codes, shape, alpha, self.ridge)
 
     def _features(self, data: Array) -> Array:
-        # In double precision: the square of a pixel may not fit single.
+        # The square of a pixel may overflow in single precision.
         double = data.astype(np.float64, copy=False)
-        ready = unit_rows(double) if self.mean_ is None else double - self.mean_
-        return np.asarray(ready @ self.components_.T)
+        inputs = unit_rows(double) if self.mean_ is None else double - self.mean_
+        return np.asarray(inputs @ self.components_.T)
 
 
 def trade_off(images: Array, shape: ImageShape, alpha: float) -> Array:
-    """Diagonal of the trade-off matrix T, one element a frequency.
+    """Diagonal of the trade-off matrix T, one element per frequency.
 
     Parameters
     ----------
     images : ndarray of shape (n_samples, n_features)
-        Images, one a row.
+        Images, one per row.
     shape : tuple of int
         Their height and width.
     alpha : float
-        Weight of the mean power spectrum against white noise.
+        Weight of the mean power spectrum relative to white noise.
 
     Returns
     -------
@@ -209,26 +209,26 @@ def otf_filters(
 ) -> Array:
     """Optimal trade-off filters of all classes from one linear system.
 
-    Filter c has the least ``h'Th`` of those that answer 1 to the images of
+    Filter c minimises ``h'Th`` over all filters with response 1 to the images of
     class c and 0 to the others (see :func:`trade_off` for T).
 
     Parameters
     ----------
     images : ndarray of shape (n_samples, n_features)
-        Images of unit norm, one a row.
+        Images of unit norm, one per row.
     codes : ndarray of shape (n_samples,)
         Their classes.
     shape : tuple of int
         Height and width of the images.
     alpha : float
-        Weight of the energy against the noise.
+        Weight of the energy relative to the noise.
     ridge : float
         Relative addition to the diagonal of the Gram matrix.
 
     Returns
     -------
     ndarray of shape (n_features, n_classes)
-        The filters as images, one a column.
+        The filters as images, one per column.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def otf_filters(
         The images are linearly dependent and the ridge is zero.
     """
     T = trade_off(images, shape, alpha)
-    # T is even in the frequency, so images divided by it are again real.
+    # T is even in the frequency, so the inverse transform is real.
     spectra = fft2(images.reshape(-1, *shape))
     filtered = ifft2(spectra / T).real.reshape(images.shape)
     gram = shrunk(_symmetric(images @ filtered.T), ridge)
@@ -246,24 +246,24 @@ def otf_filters(
 def oeotf_filters(Z: Array, codes: Index, alpha: float) -> Array:
     """Extra-class origin-output trade-off filters of all classes.
 
-    Filter c has the least ``alpha h'E_c h / s + sqrt(1 - alpha^2) h'h`` of those
-    that answer 1 to the samples of class c, where E_c is the correlation matrix
-    of the samples of the other classes and s the mean power of a coordinate.
+    Filter c minimises ``alpha h'E_c h / s + sqrt(1 - alpha^2) h'h`` over all filters
+    with response 1 to the samples of class c. E_c is the correlation matrix of the
+    samples of the other classes, and s is the mean power of a coordinate.
 
     Parameters
     ----------
     Z : ndarray of shape (n_samples, p)
-        Samples in the coordinates of their principal components: of mean zero
-        and uncorrelated.
+        Samples in the coordinates of their principal components, so that their mean
+        is zero and the coordinates are uncorrelated.
     codes : ndarray of shape (n_samples,)
         Their classes.
     alpha : float
-        Weight of the energy against the noise, below 1.
+        Weight of the energy relative to the noise, below 1.
 
     Returns
     -------
     ndarray of shape (p, n_classes)
-        The filters, one a column.
+        The filters, one per column.
     """
     n_samples = Z.shape[0]
     scatter = np.einsum("ij,ij->j", Z, Z)
@@ -273,24 +273,24 @@ def oeotf_filters(Z: Array, codes: Index, alpha: float) -> Array:
     counts = np.bincount(codes)
     filters = np.zeros((Z.shape[1], counts.size))
     for c, own in enumerate(np.split(order, np.cumsum(counts)[:-1])):
-        # The answers to the own samples are fixed, so their energy may join that
-        # of the others: the matrix to invert is then diagonal for every class.
+        # The responses to the own samples are fixed, so their energy can be added.
+        # Then the matrix to invert is diagonal for every class.
         weights = alpha * scatter / (power * (n_samples - own.size)) + noise
-        filters[:, c] = _unit_answers(Z[own], weights, float(power))
+        filters[:, c] = _unit_response_filter(Z[own], weights, float(power))
     return filters
 
 
-def _unit_answers(own: Array, weights: Array, power: float) -> Array:
-    """The h of least ``h' diag(weights) h`` with answer 1 to every row."""
+def _unit_response_filter(own: Array, weights: Array, power: float) -> Array:
+    """The h that minimises ``h' diag(weights) h`` with response 1 to every row."""
     size = own.shape[0]
     if np.square(own).sum() <= _POWER_TOLERANCE * power * own.size:
         return np.zeros(own.shape[1])
-    # A decomposition and not a solve: with more rows than columns, the part of
-    # the Gram matrix that only the ridge fills would amplify rounding.
+    # An SVD and no linear solve: with more rows than columns the Gram matrix without
+    # the ridge is singular, and rounding errors would be amplified.
     U, s, Vt = np.linalg.svd(own / np.sqrt(weights), full_matrices=False)
     ridge = _CLASS_RIDGE * np.square(s).sum() / size
-    answers = Vt.T @ (s / (s**2 + ridge) * U.sum(axis=0))
-    return np.asarray(answers / np.sqrt(weights))
+    scaled_filter = Vt.T @ (s / (s**2 + ridge) * U.sum(axis=0))
+    return np.asarray(scaled_filter / np.sqrt(weights))
 
 
 def regression_filters(Z: Array, codes: Index) -> Array:
@@ -306,7 +306,7 @@ def regression_filters(Z: Array, codes: Index) -> Array:
     Returns
     -------
     ndarray of shape (p, n_classes)
-        The filters, one a column.
+        The filters, one per column.
     """
     # The coordinates are uncorrelated, so the normal equations are diagonal.
     scatter = np.einsum("ij,ij->j", Z, Z)
@@ -314,7 +314,7 @@ def regression_filters(Z: Array, codes: Index) -> Array:
 
 
 def _one_hot(codes: Index) -> Array:
-    """Indicators of the classes, one a column."""
+    """Indicators of the classes, one per column."""
     return np.eye(int(codes.max()) + 1)[codes]
 
 
@@ -323,7 +323,7 @@ def _symmetric(matrix: Array) -> Array:
 
 
 def _solve_definite(gram: Array, targets: Array) -> Array:
-    """Solve with a positive definite matrix, or say that it is singular."""
+    """Solve with a positive definite matrix; raise if it is singular."""
     factor = definite_factor(gram)
     if factor is None:
         raise DualQMLError(

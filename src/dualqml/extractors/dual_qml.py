@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """DualQML: one positive semidefinite quadratic matrix for every class.
 
-The extractor, the classifier with the paper's two decision rules, and the classifier
-whose lambda is chosen by cross-validation.
+This module has the extractor, the classifier with the paper's two decision rules, and
+the classifier that chooses lambda by cross-validation.
 """
 
 import warnings
@@ -51,11 +51,11 @@ from dualqml.extractors.tuning import check_search_results, search_results, spre
 
 Features = Literal["quadratic", "signed-root"]
 
-#: Samples this short beside the longest count as zero vectors: they are what rounding
-#: leaves of an image without contrast.
-_ZERO_NORM = 1e-12
-
 Rule = Literal["cosine", "max"]
+
+#: Samples whose norm is at most this fraction of the largest count as zero vectors.
+#: An image without contrast becomes such a sample by rounding.
+_ZERO_NORM = 1e-12
 
 
 class DualQML(SupervisedExtractor):
@@ -78,39 +78,40 @@ class DualQML(SupervisedExtractor):
     Parameters
     ----------
     lam : float, default=1.0
-        The regularisation parameter lambda, with the paper's meaning on the
-        data as given: multiplying the data by s has the effect of multiplying
-        lam by s**4. On mean-removed rows of unit norm, 1 to 100 is a good
+        The regularisation parameter lambda, as in the paper, for the data as
+        given: multiplying the data by s has the same effect as multiplying lam
+        by s**4. On mean-removed rows of unit norm, 1 to 100 is a good
         range.
     features : {"quadratic", "signed-root"}, default="quadratic"
         - "quadratic": the paper's x'P_c x.
         - "signed-root": sign(x'P_c m_c) sqrt(x'P_c x) with the mean m_c of the
-          class's samples. A quadratic form cannot tell x from -x; this can.
+          samples of the class. Unlike a quadratic form, it distinguishes x and -x.
     solver : {"newton", "lbfgs", "sdp"}, default="newton"
         - "newton": a semismooth Newton method for all classes at once in
-          rational Krylov bases; exact, and thousands of times faster than the
-          others. Use this one.
-        - "lbfgs": the paper's Algorithm 1 to the letter, one full
-          eigendecomposition a step; the reference to check against.
+          rational Krylov bases. It is exact, and thousands of times faster than
+          the others. Use this one.
+        - "lbfgs": the paper's Algorithm 1 exactly as published, with one full
+          eigendecomposition per step. A reference for comparison.
         - "sdp": the standard semidefinite program through CVXPY (install
-          ``dualqml[sdp]``); an independent oracle for a few dozen samples.
+          ``dualqml[sdp]``). An independent reference for a few dozen samples.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     max_iter : int, default=None
-        Iterations a class may take: Newton steps at each level (50), steps of
-        L-BFGS-B (200) or of the conic solver (10000).
+        Largest number of iterations per class: Newton steps at each level, steps
+        of L-BFGS-B or of the conic solver. None means 50, 200 and 10000.
     lam_scale : {"none", "auto"}, default="none"
         "auto" divides lam by the squared mean of the squared norms of the
-        samples, so that it means what it would mean on rows of unit norm and
-        does not depend on the scale of the data.
+        samples. Then lam has the same meaning as for rows of unit norm, and does
+        not depend on the scale of the data.
     zero_samples : {"warn", "error", "ignore"}, default="warn"
-        What to do with training samples that are zero vectors, or shorter than
-        1e-12 of the longest, for which x'Px >= 1 has no solution. "warn" gives
-        them no constraint and names their rows in a warning, "error" raises,
-        "ignore" says nothing.
+        What to do with training samples that are zero vectors, or whose norm is at
+        most 1e-12 of the largest, as x'Px >= 1 has no solution for them. "warn"
+        gives them no constraint and names their rows in a warning, "error" raises,
+        "ignore" gives them no constraint without a warning.
     n_jobs : int, default=None
-        Threads over groups of classes (solver "newton"). The result is the
-        same to the last bit for any number. None means 1, -1 all processors.
+        Number of threads over groups of classes (solver "newton"). The result is
+        the same to the last bit for any number. None means 1, -1 means all
+        processors.
 
     Attributes
     ----------
@@ -123,32 +124,32 @@ class DualQML(SupervisedExtractor):
     ranks_ : ndarray of shape (n_classes,)
         The rank of each P_c, at most the number of samples of the class.
     mean_responses_ : ndarray of shape (sum of ranks,) or None
-        Scalar product of each factor with the mean of its class's samples,
-        from which the sign is found. None for features "quadratic".
+        Scalar product of each factor with the mean of the samples of its class, from
+        which the sign is computed. None for features "quadratic".
     dual_coef_ : ndarray of shape (n_samples,)
-        The multiplier u of each training sample's constraint; zero where the
+        The multiplier u of each training sample's constraint; zero if the
         constraint is not active.
     duality_gap_ : ndarray of shape (n_classes,)
         Certified relative duality gap of each class, see
         :func:`dualqml.core.certify`.
     violation_ : ndarray of shape (n_classes,)
-        How far x'P_c x stays below 1 on the worst training sample of the
+        Largest amount by which x'P_c x is below 1 on a training sample of the
         class.
     status_ : ndarray of shape (n_classes,)
-        "optimal" where gap and violation are within `tol`, else "inaccurate".
+        "optimal" if gap and violation are at most `tol`, else "inaccurate".
     n_iter_ : int
-        Iterations of the class that took most.
+        Largest number of iterations of a class.
     lam_ : float
-        The lambda that was used on the data as given.
+        The lambda that was used for the data as given.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
     DualQMLClassifier : Features and decision rule in one estimator.
-    DualQMLClassifierCV : The same with lambda chosen by cross-validation.
+    DualQMLClassifierCV : The classifier with lambda chosen by cross-validation.
 
     References
     ----------
@@ -214,16 +215,6 @@ class DualQML(SupervisedExtractor):
         self.zero_samples = zero_samples
         self.n_jobs = n_jobs
 
-    def _fit(self, data: Array, codes: Index) -> None:
-        self._fit_at(data, codes, self.lam)
-
-    def _features(self, data: Array) -> Array:
-        if self.mean_responses_ is None:
-            return quadratic_features(data, self.components_, self.ranks_)
-        return signed_root_features(
-            data, self.components_, self.ranks_, self.mean_responses_
-        )
-
     def quadratic_matrix(self, label: Any) -> Array:
         """The full matrix P_c of one class.
 
@@ -249,12 +240,8 @@ class DualQML(SupervisedExtractor):
         factor = self.components_[end - int(self.ranks_[c]) : end]
         return np.asarray(factor.T @ factor)
 
-    def _data_lam(self, data: Array, lam: float) -> float:
-        """The lambda to use on the data as given."""
-        if self.lam_scale == "none":
-            return float(lam)
-        mean_squared_norm = float(np.einsum("ij,ij->", data, data)) / data.shape[0]
-        return float(lam) / mean_squared_norm**2
+    def _fit(self, data: Array, codes: Index) -> None:
+        self._fit_at(data, codes, self.lam)
 
     def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
         """Learn the matrices of all classes at one lambda, and certify them."""
@@ -266,7 +253,7 @@ class DualQML(SupervisedExtractor):
                 f"All samples of class {self.classes_[empty[0]]!r} are zero vectors; "
                 "remove the class or check the preprocessing"
             )
-        self.lam_ = self._data_lam(data, lam)
+        self.lam_ = self._lam_for_data(data, lam)
         with one_blas_thread():
             solution = solve_certified(
                 data if used.size == data.shape[0] else data[used],
@@ -299,10 +286,29 @@ class DualQML(SupervisedExtractor):
                 stacklevel=5,
             )
 
-    def _used_samples(self, data: Array, rows: Index | None = None) -> Index:
-        """The samples that can satisfy x'Px >= 1: all that are not zero.
+    def _features(self, data: Array) -> Array:
+        if self.mean_responses_ is None:
+            return quadratic_features(data, self.components_, self.ranks_)
+        return signed_root_features(
+            data, self.components_, self.ranks_, self.mean_responses_
+        )
 
-        `rows` are the numbers of a part of the samples, which gets no warning.
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.classes_.size)
+
+    def _lam_for_data(self, data: Array, lam: float) -> float:
+        """The lambda to use for the data as given."""
+        if self.lam_scale == "none":
+            return float(lam)
+        mean_squared_norm = float(np.einsum("ij,ij->", data, data)) / data.shape[0]
+        return float(lam) / mean_squared_norm**2
+
+    def _used_samples(self, data: Array, rows: Index | None = None) -> Index:
+        """Indices of the samples that can satisfy x'Px >= 1: all that are not zero.
+
+        `rows` are the row numbers if the data are a part of the training samples.
+        A part gets no warning.
         """
         norms = np.sqrt(np.einsum("ij,ij->i", data, data))
         used = np.flatnonzero(norms > _ZERO_NORM * norms.max(initial=0.0))
@@ -318,65 +324,22 @@ class DualQML(SupervisedExtractor):
             warnings.warn(message, UserWarning, stacklevel=6)
         return used
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.classes_.size)
-
     def _check_saved(self, path: Path) -> None:
-        """Every factor belongs to a class."""
+        """Raise if the ranks do not add up to the number of factors."""
         ranks, n_rows = self.ranks_, self.components_.shape[0]
         expect(ranks.min() >= 0, path, "ranks_", "has a rank below zero")
-        # Each by itself first, or a sum of forged ones could overflow to the right one.
-        right = ranks.max() <= n_rows and ranks.sum() == n_rows
+        # First each rank by itself: the sum of forged ranks could overflow.
+        valid = ranks.max() <= n_rows and ranks.sum() == n_rows
         what = f"does not add up to the {n_rows} rows of components_"
-        expect(bool(right), path, "ranks_", what)
-
-
-def class_members(codes: Index, n_classes: int) -> list[Index]:
-    """For each class, the indices of its samples in rising order."""
-    order = np.argsort(codes, kind="stable")
-    counts = np.bincount(codes, minlength=n_classes)
-    return np.split(order, np.cumsum(counts)[:-1])
-
-
-def _zero_message(rows: Index) -> str:
-    shown = ", ".join(str(row) for row in rows[:10])
-    more = "" if len(rows) <= 10 else f" and {len(rows) - 10} more"
-    return (
-        "The constraint x'Px >= 1 has no solution for zero vectors: "
-        f"rows {shown}{more} of X get none. Remove these rows or check the "
-        "preprocessing (an image without contrast becomes zero when its mean is "
-        "removed)."
-    )
-
-
-def _inaccurate_message(
-    certificate: Certificate, unbounded: NDArray[np.bool_], tol: float
-) -> str:
-    solved = certificate.worst <= tol
-    message = (
-        f"{int((~solved).sum())} of {solved.size} classes are not proven to be within "
-        f"tol={tol:g}: the largest bound of the relative duality gap is "
-        f"{certificate.gap.max():.1e}, of the constraint violation "
-        f"{certificate.violation.max():.1e}."
-    )
-    if unbounded.any():
-        message += (
-            f" For {int(unbounded.sum())} of them only because rounding may have done "
-            "that much: the gap that was computed is smaller."
-        )
-    return message + (
-        " Scale the samples to similar norms, choose a less extreme lam, or allow a "
-        "larger tol or more max_iter."
-    )
+        expect(bool(valid), path, "ranks_", what)
 
 
 class DualQMLClassifier(ClassifierMixin, DualQML):
     """Recognition by quadratic features, with the paper's two decision rules.
 
-    The features of :class:`DualQML`, decided by the nearest training sample in
-    the sense of cosine similarity (the paper's "DualQML") or by the largest
-    value (its "DualQML (max)", equation (14)).
+    The features are those of :class:`DualQML`. The decision is the class of the
+    training sample with the largest cosine similarity (the paper's "DualQML"), or
+    the class of the largest feature (its "DualQML (max)", equation (14)).
 
     Read more in the :ref:`user guide <method>`.
 
@@ -391,10 +354,10 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     features : {"quadratic", "signed-root"}, default="quadratic"
         The paper's features or their signed roots, see :class:`DualQML`.
     own_weight : float, default=1.0
-        Factor of a training sample's feature of its own class (rule
-        "cosine"). The constraint pins that feature at 1 or more, while an
-        unseen sample of the class stays below: 1/2 makes both alike. 1 is the
-        paper's rule.
+        Factor of the feature of its own class, for training samples (rule
+        "cosine"). By the constraint that feature is at least 1, while it is
+        smaller for an unseen sample of the class. The factor 1/2 makes both
+        similar. 1 is the paper's rule.
     centre : bool, default=False
         Whether the cosine is taken about the mean of the training features
         (rule "cosine"). False is the paper's rule.
@@ -403,14 +366,14 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     max_iter : int, default=None
-        Iterations a class may take, see :class:`DualQML`.
+        Largest number of iterations per class, see :class:`DualQML`.
     lam_scale : {"none", "auto"}, default="none"
         "auto" makes lam independent of the scale of the data.
     zero_samples : {"warn", "error", "ignore"}, default="warn"
         What to do with training samples that are zero vectors, see
         :class:`DualQML`.
     n_jobs : int, default=None
-        Threads over groups of classes.
+        Number of threads over groups of classes.
 
     Attributes
     ----------
@@ -429,28 +392,29 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     violation_ : ndarray of shape (n_classes,)
         Largest constraint violation of each class.
     status_ : ndarray of shape (n_classes,)
-        "optimal" or "inaccurate", class by class.
+        "optimal" or "inaccurate" for each class.
     n_iter_ : int
-        Iterations of the class that took most.
+        Largest number of iterations of a class.
     lam_ : float
-        The lambda that was used on the data as given.
+        The lambda that was used for the data as given.
     training_features_ : ndarray of shape (n_samples, n_classes) or None
         Features of the training samples, weighted, centred and scaled to unit
         norm. None for rule "max".
     training_mean_ : ndarray of shape (n_classes,) or None
-        What is subtracted from features before the cosine. None where `centre`
-        is False, and for rule "max".
+        The mean that is subtracted from features before the cosine. None if
+        `centre` is False, and for rule "max".
     training_codes_ : ndarray of shape (n_samples,) or None
-        Their classes, as indices into `classes_`. None for rule "max".
+        Classes of the training samples, as indices into `classes_`. None for rule
+        "max".
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
-    DualQML : The features alone.
-    DualQMLClassifierCV : Lambda chosen by cross-validation.
+    DualQML : The features without a decision rule.
+    DualQMLClassifierCV : The classifier with lambda chosen by cross-validation.
 
     Examples
     --------
@@ -506,20 +470,8 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         self.own_weight = own_weight
         self.centre = centre
 
-    def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
-        super()._fit_at(data, codes, lam)
-        self.training_features_ = self.training_mean_ = self.training_codes_ = None
-        if self.rule == "cosine":
-            self.training_features_, self.training_mean_ = profile_gallery(
-                self._features(data),
-                codes,
-                own_weight=self.own_weight,
-                centre=self.centre,
-            )
-            self.training_codes_ = codes
-
     def decision_function(self, X: ArrayLike) -> Array:
-        """Score of every class; the larger, the more like it.
+        """Score of every class; the larger, the more similar.
 
         Parameters
         ----------
@@ -531,7 +483,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         ndarray of shape (n_samples, n_classes) or (n_samples,)
             Rule "cosine": the largest cosine similarity to a training sample
             of the class. Rule "max": the features themselves. With two classes,
-            the score of the second less that of the first.
+            the score of the second minus that of the first.
         """
         features = np.asarray(self.transform(X), dtype=np.float64)
         scores = centred(features, self.training_mean_)
@@ -560,15 +512,27 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         gallery, codes = self.training_features_, self.training_codes_
         return np.asarray(self.classes_[decide(self.rule, features, gallery, codes)])
 
+    def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
+        super()._fit_at(data, codes, lam)
+        self.training_features_ = self.training_mean_ = self.training_codes_ = None
+        if self.rule == "cosine":
+            self.training_features_, self.training_mean_ = profile_gallery(
+                self._features(data),
+                codes,
+                own_weight=self.own_weight,
+                centre=self.centre,
+            )
+            self.training_codes_ = codes
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Even functions of x: alone they cannot tell x from -x.
+        # Quadratic features are even functions: they cannot tell x from -x.
         even = self.features == "quadratic"
         tags.classifier_tags.poor_score = self.rule == "max" and even
         return tags
 
     def _check_saved(self, path: Path) -> None:
-        """Rule "cosine": every sample is of a class, and every class has a sample."""
+        """Raise if rule "cosine" does not have a class for every training sample."""
         super()._check_saved(path)
         codes = self.training_codes_
         both = (codes is None) == (self.training_features_ is None)
@@ -578,39 +542,12 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
             expect_codes(codes, self.classes_.size, path, "training_codes_")
 
 
-def decide(
-    rule: Rule, features: Array, gallery: Array | None, codes: Index | None
-) -> Index:
-    """Class of each feature vector by one of the paper's two rules.
-
-    Parameters
-    ----------
-    rule : {"cosine", "max"}
-        The rule.
-    features : ndarray of shape (n_samples, n_classes)
-        Features, centred if the gallery is.
-    gallery : ndarray of shape (n_training, n_classes) or None
-        Those of the training samples at unit norm (rule "cosine").
-    codes : ndarray of shape (n_training,) or None
-        Their classes (rule "cosine").
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Class numbers.
-    """
-    if rule == "max" or gallery is None or codes is None:
-        # Equation (14).
-        return features.argmax(axis=1)
-    return np.asarray(codes[nearest(features, gallery)])
-
-
 class DualQMLClassifierCV(DualQMLClassifier):
     """DualQMLClassifier with lambda chosen by cross-validation.
 
-    Each fold shares one eigendecomposition between all values of lambda, each
-    solution starts from the one before, and held-out samples are scored in the
-    eigenbasis: a grid of nine costs a few fits, not ninety.
+    In each fold, all values of lambda share one eigendecomposition, each solution
+    starts from the one before, and held-out samples are scored in the eigenbasis.
+    So a grid of nine values and ten folds costs as much as a few fits, not ninety.
 
     Read more in the :ref:`user guide <method>`.
 
@@ -618,36 +555,35 @@ class DualQMLClassifierCV(DualQMLClassifier):
     ----------
     lams : array-like of shape (n_lams,), default=(0.1, 0.32, 1.0, 3.2, 10.0, \
 32.0, 100.0)
-        Values of lambda to try. The paper's range is [0.1, 10]; on mean-removed
-        rows of unit norm the best is often above it.
+        Values of lambda to try. The paper's range is [0.1, 10]. For mean-removed
+        rows of unit norm the best value is often larger.
     cv : int, cross-validation generator or iterable, default=10
-        An integer deals the samples into that many random folds, those of one
-        class to different ones; samples of classes with a single sample are
-        never held out. Anything else as in scikit-learn.
+        An integer is the number of random folds. Samples of one class are put into
+        different folds, and the sample of a class with only one is never held out.
+        Anything else as in scikit-learn.
     rule : {"cosine", "max"}, default="cosine"
-        The decision rule, see :class:`DualQMLClassifier`. It is used in the
-        folds too.
+        The decision rule, see :class:`DualQMLClassifier`. The folds use it too.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     max_iter : int, default=None
-        Newton steps that a class may take at each level; None means 50.
+        Largest number of Newton steps per class at each level; None means 50.
     lam_scale : {"none", "auto"}, default="none"
         "auto" makes the values independent of the scale of the data.
     zero_samples : {"warn", "error", "ignore"}, default="warn"
         What to do with training samples that are zero vectors, see
         :class:`DualQML`.
     n_jobs : int, default=None
-        Threads over folds, then over groups of classes.
+        Number of threads over folds, then over groups of classes.
     random_state : int, RandomState instance or None, default=None
-        Shuffle of the folds when `cv` is an integer.
+        Seed of the folds if `cv` is an integer.
 
     Attributes
     ----------
     lam_ : float
-        The lambda that was used on the data as given.
+        The lambda that was used for the data as given.
     best_lam_ : float
-        The chosen element of `lams`: the one of the lowest mean error, the
-        first in the order given if several are equal.
+        The chosen element of `lams`: the one with the lowest mean error, the first
+        if several are equal.
     best_params_ : dict
         The same as ``{"lam": best_lam_}``, for :class:`DualQMLClassifier`.
     best_score_ : float
@@ -665,7 +601,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
     ranks_ : ndarray of shape (n_classes,)
         The rank of each quadratic matrix.
     mean_responses_ : None
-        Used by other features than the paper's.
+        Always None: the features are the paper's.
     dual_coef_ : ndarray of shape (n_samples,)
         The multiplier of each training sample's constraint.
     duality_gap_ : ndarray of shape (n_classes,)
@@ -673,24 +609,25 @@ class DualQMLClassifierCV(DualQMLClassifier):
     violation_ : ndarray of shape (n_classes,)
         Largest constraint violation of each class.
     status_ : ndarray of shape (n_classes,)
-        "optimal" or "inaccurate", class by class.
+        "optimal" or "inaccurate" for each class.
     n_iter_ : int
-        Iterations of the class that took most.
+        Largest number of iterations of a class.
     training_features_ : ndarray of shape (n_samples, n_classes) or None
         Quadratic features of the training samples, scaled to unit norm. None
         for rule "max".
     training_mean_ : None
-        Used by other rules than the paper's.
+        Always None: the rule is the paper's.
     training_codes_ : ndarray of shape (n_samples,) or None
-        Their classes, as indices into `classes_`. None for rule "max".
+        Classes of the training samples, as indices into `classes_`. None for rule
+        "max".
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
-    DualQMLClassifier : Lambda given.
+    DualQMLClassifier : The classifier with a given lambda.
 
     Examples
     --------
@@ -724,6 +661,12 @@ class DualQMLClassifierCV(DualQMLClassifier):
         cv_results_=DICT,
     )
 
+    # Fixed here: the solver that follows a path of lambda, and the paper's decision.
+    solver = "newton"
+    features = "quadratic"
+    own_weight = 1.0
+    centre = False
+
     def __init__(
         self,
         lams: Sequence[float] = (0.1, 0.32, 1.0, 3.2, 10.0, 32.0, 100.0),
@@ -746,13 +689,6 @@ class DualQMLClassifierCV(DualQMLClassifier):
         self.zero_samples = zero_samples
         self.n_jobs = n_jobs
         self.random_state = random_state
-
-    # The exact solver that can follow a path is the only one used here, and the
-    # decision is the paper's.
-    solver = "newton"
-    features = "quadratic"
-    own_weight = 1.0
-    centre = False
 
     def _fit(self, data: Array, codes: Index) -> None:
         lams = np.asarray(self.lams, dtype=np.float64)
@@ -781,14 +717,10 @@ class DualQMLClassifierCV(DualQMLClassifier):
         self.best_score_ = float(accuracies[:, best].mean())
         self._fit_at(data, codes, self.best_lam_)
 
-    def _check_saved(self, path: Path) -> None:
-        super()._check_saved(path)
-        check_search_results(self.cv_results_, path)
-
     def _fold_errors(
         self, data: Array, codes: Index, train: Index, held_out: Index, lams: Array
     ) -> Array:
-        """Error rate on the held-out samples for each lambda."""
+        """Error rate on the held-out samples of a fold for each lambda."""
         used = self._used_samples(data[train], train)
         spectrum = scatter_spectrum(data[train][used])
         present, fold_codes = np.unique(codes[train][used], return_inverse=True)
@@ -798,7 +730,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         path = newton_path(
             spectrum,
             class_members(fold_codes, present.size),
-            [self._data_lam(data, lam) for lam in lams[order]],
+            [self._lam_for_data(data, lam) for lam in lams[order]],
             tol=self.tol,
             max_iter=self.max_iter or DEFAULT_MAX_ITER["newton"],
         )
@@ -813,3 +745,73 @@ class DualQMLClassifierCV(DualQMLClassifier):
             decided = decide(self.rule, features, gallery, fold_codes)
             errors[position] = np.mean(present[decided] != codes[held_out])
         return errors
+
+    def _check_saved(self, path: Path) -> None:
+        super()._check_saved(path)
+        check_search_results(self.cv_results_, path)
+
+
+def decide(
+    rule: Rule, features: Array, gallery: Array | None, codes: Index | None
+) -> Index:
+    """Class of each feature vector by one of the paper's two rules.
+
+    Parameters
+    ----------
+    rule : {"cosine", "max"}
+        The rule.
+    features : ndarray of shape (n_samples, n_classes)
+        Features, centred if the gallery is centred.
+    gallery : ndarray of shape (n_training, n_classes) or None
+        Features of the training samples at unit norm (rule "cosine").
+    codes : ndarray of shape (n_training,) or None
+        Classes of the training samples (rule "cosine").
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Class numbers.
+    """
+    if rule == "max" or gallery is None or codes is None:
+        # Equation (14).
+        return features.argmax(axis=1)
+    return np.asarray(codes[nearest(features, gallery)])
+
+
+def class_members(codes: Index, n_classes: int) -> list[Index]:
+    """For each class, the indices of its samples in ascending order."""
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=n_classes)
+    return np.split(order, np.cumsum(counts)[:-1])
+
+
+def _zero_message(rows: Index) -> str:
+    shown = ", ".join(str(row) for row in rows[:10])
+    more = "" if len(rows) <= 10 else f" and {len(rows) - 10} more"
+    return (
+        "The constraint x'Px >= 1 has no solution for zero vectors: "
+        f"rows {shown}{more} of X get none. Remove these rows or check the "
+        "preprocessing (an image without contrast becomes zero when its mean is "
+        "removed)."
+    )
+
+
+def _inaccurate_message(
+    certificate: Certificate, unbounded: NDArray[np.bool_], tol: float
+) -> str:
+    solved = certificate.worst <= tol
+    message = (
+        f"{int((~solved).sum())} of {solved.size} classes are not proven to be within "
+        f"tol={tol:g}: the largest bound of the relative duality gap is "
+        f"{certificate.gap.max():.1e}, of the constraint violation "
+        f"{certificate.violation.max():.1e}."
+    )
+    if unbounded.any():
+        message += (
+            f" For {int(unbounded.sum())} of them only because rounding errors may be "
+            "that large: the computed gap is smaller."
+        )
+    return message + (
+        " Scale the samples to similar norms, choose a less extreme lam, or allow a "
+        "larger tol or more max_iter."
+    )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """DualQML-W: quadratic matrix learning in a within-class metric.
 
-With given parameters, and with parameters chosen on the training set.
+This module has the classifier with given parameters, and the classifier that chooses
+them on the training set.
 """
 
 from collections.abc import Sequence
@@ -55,13 +56,13 @@ from dualqml.images.shapes import SizeLike
 class DualQMLW(ClassifierMixin, SupervisedExtractor):
     """Exact quadratic matrix learning in a within-class metric (DualQML-W).
 
-    The paper's problem treats all directions alike. Here it is solved, exactly
-    and unchanged, in the coordinates of :class:`WithinMetric`, where the
-    differences between images of one person are small; the features are the
-    signed roots of the quadratic ones. They are decided by cosine similarity
-    to the training samples about the mean feature, or by the largest.
+    The paper's problem treats all directions in the same way. Here it is solved,
+    exactly and unchanged, in the coordinates of :class:`WithinMetric`, where the
+    differences between images of one person are small. The features are the signed
+    roots of the quadratic features. The decision is by cosine similarity to the
+    training samples, with centred features, or by the largest feature.
 
-    :class:`DualQMLWCV` chooses the parameters; use that unless you know them.
+    :class:`DualQMLWCV` chooses the parameters. Use it unless you know them.
 
     Read more in the :ref:`user guide <dual_qml_w>`.
 
@@ -73,12 +74,12 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         The regularisation parameter lambda of QML; in these coordinates it
         does not depend on the scale of the data.
     rule : {"cosine", "max"}, default="cosine"
-        - "cosine": nearest neighbour with cosine similarity of features about
-          the mean of the training features. Right where the images of a person
-          vary as those of others do: poses, lighting.
-        - "max": the class of the largest feature. Right for embeddings.
+        - "cosine": nearest neighbour by cosine similarity, after the mean of the
+          training features is subtracted. Use it if the images of all people vary
+          in the same way: pose, lighting.
+        - "max": the class of the largest feature. Use it for embeddings.
     own_weight : float, default=0.5
-        Factor of a training sample's feature of its own class (rule
+        Factor of the feature of its own class, for training samples (rule
         "cosine"), see :class:`DualQMLClassifier`.
     kernel : {"auto", "rbf", "linear"}, default="auto"
         The coordinates, see :class:`WithinMetric`.
@@ -89,13 +90,13 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         rows are not images, or with a `descriptor` that they are square images
         of at least 8 x 8 pixels.
     kappa : float, default=0.2
-        Share of small affine motions in the prior, for images.
+        Weight of small affine motions in the prior, from 0 to 1, for images.
     descriptor : {"local"}, default=None
         "local" replaces images by their :class:`LocalDescriptors`.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     n_jobs : int, default=None
-        Threads over groups of classes.
+        Number of threads over groups of classes.
 
     Attributes
     ----------
@@ -109,11 +110,11 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
-    DualQMLWCV : Parameters chosen on the training set.
+    DualQMLWCV : The same with parameters chosen on the training set.
     DualQMLClassifier : The paper's method.
 
     Examples
@@ -168,6 +169,40 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self.tol = tol
         self.n_jobs = n_jobs
 
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Score of every class; the larger, the more similar.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes) or (n_samples,)
+            Rule "cosine": the largest cosine similarity to a training sample
+            of the class. Rule "max": the signed roots. With two classes, the
+            score of the second minus that of the first.
+        """
+        coordinates = self._coordinates(X)
+        return self.qml_.decision_function(coordinates)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class of every sample.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        coordinates = self._coordinates(X)
+        return self.qml_.predict(coordinates)
+
     def _fit(self, data: Array, codes: Index) -> None:
         self._fit_samples(self._metric(1.0, 1.0)._prepare(data), codes)
 
@@ -175,16 +210,6 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         metric = self._metric(self.rho, self.width)
         self._fit_at(
             metric, metric._coordinate_system(samples), codes, self.lam, self.rule
-        )
-
-    def _metric(self, rho: float, width: float) -> WithinMetric:
-        return WithinMetric(
-            rho=rho,
-            kernel=self.kernel,
-            width=width,
-            image_shape=self.image_shape,
-            kappa=self.kappa,
-            descriptor=self.descriptor,
         )
 
     def _fit_at(
@@ -207,47 +232,23 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
             own_weight=self.own_weight,
             centre=True,
             tol=self.tol,
-            # A sample in the very centre has no direction, and no constraint.
+            # A sample exactly at the centre has no direction, so it has no constraint.
             zero_samples="ignore",
             n_jobs=self.n_jobs,
         ).fit(coordinates, self.classes_[codes])
 
+    def _metric(self, rho: float, width: float) -> WithinMetric:
+        return WithinMetric(
+            rho=rho,
+            kernel=self.kernel,
+            width=width,
+            image_shape=self.image_shape,
+            kappa=self.kappa,
+            descriptor=self.descriptor,
+        )
+
     def _features(self, data: Array) -> Array:
         return np.asarray(self.qml_.transform(self.metric_._features(data)))
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Score of every class; the larger, the more like it.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes) or (n_samples,)
-            Rule "cosine": the largest cosine similarity to a training sample
-            of the class. Rule "max": the signed roots. With two classes, the
-            score of the second less that of the first.
-        """
-        coordinates = self._coordinates(X)
-        return self.qml_.decision_function(coordinates)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Class of every sample.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        coordinates = self._coordinates(X)
-        return self.qml_.predict(coordinates)
 
     def _coordinates(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
@@ -260,13 +261,13 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Rows are scaled to unit norm: their length, which may be all that
-        # tells classes apart, is not used.
+        # Rows are scaled to unit norm, so classes that differ only in the norm of
+        # their samples cannot be recognised.
         tags.classifier_tags.poor_score = True
         return tags
 
     def _check_saved(self, path: Path) -> None:
-        """The metric takes the samples, and QML takes what the metric returns."""
+        """Raise if the metric and QML do not fit the samples and each other."""
         metric, qml = self.metric_, self.qml_
         for name, part in (("metric_", metric), ("qml_", qml)):
             expect(hasattr(part, "n_features_in_"), path, name, "is not fitted")
@@ -283,13 +284,13 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
 
 
 class DualQMLWCV(DualQMLW):
-    """DualQML-W with all that matters chosen by cross-validation.
+    """DualQML-W with all important parameters chosen by cross-validation.
 
-    The weight of the prior, lambda, the decision rule and the width of the
-    kernel are those of the lowest mean logarithm of the rank of the true class
-    among held-out training samples. The folds share the kernel and the
-    tangents, each fold one eigenproblem between all rho, and QML is replaced
-    there by a closed form that behaves alike; the final model is exact.
+    The weight of the prior, lambda, the decision rule and the width of the kernel
+    are chosen for the lowest loss: the mean logarithm of the rank of the true class
+    of held-out training samples. All folds share the kernel and the tangents. In
+    each fold, all values of rho share one eigenproblem, and a closed form that
+    behaves in a similar way replaces QML. The final model is exact.
 
     This is the estimator to try first.
 
@@ -302,31 +303,32 @@ class DualQMLWCV(DualQMLW):
     lams : array-like of shape (n_lams,), default=(0.03, 0.17, 1.0)
         Values of lambda to try.
     rules : sequence of {"cosine", "max"}, default=("cosine", "max")
-        Decision rules to try, see :class:`DualQMLW`. The last is taken unless
-        another is better by more than a standard error.
+        Decision rules to try, see :class:`DualQMLW`. The last rule is chosen unless
+        another one is better by more than one standard error.
     own_weight : float, default=0.5
-        Factor of a training sample's feature of its own class (rule
+        Factor of the feature of its own class, for training samples (rule
         "cosine"), see :class:`DualQMLClassifier`.
     kernel : {"auto", "rbf", "linear"}, default="auto"
         The coordinates, see :class:`WithinMetric`.
     widths : array-like of shape (n_widths,), default=(16.0, 4.0)
         Variances of the kernel to try, in units of the median squared distance.
-        With the first everything is tried; with the others the chosen rule and
-        lambda, and rho about the chosen one.
+        All other parameters are tried with the first width. With the other widths,
+        only the chosen rule and lambda are tried, with the chosen rho and the
+        values next to it.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X. None means that the
         rows are not images, or with a `descriptor` that they are square images
         of at least 8 x 8 pixels.
     kappa : float, default=0.2
-        Share of small affine motions in the prior, for images.
+        Weight of small affine motions in the prior, from 0 to 1, for images.
     descriptor : {"local"}, default=None
         "local" replaces images by their :class:`LocalDescriptors`.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     n_jobs : int, default=None
-        Threads over folds, then over groups of classes.
+        Number of threads over folds, then over groups of classes.
     random_state : int, RandomState instance or None, default=None
-        Shuffle of the folds.
+        Seed of the folds.
 
     Attributes
     ----------
@@ -337,19 +339,19 @@ class DualQMLWCV(DualQMLW):
     best_rule_ : str
         The chosen rule.
     best_width_ : float
-        The chosen width; the first where the kernel is linear.
+        The chosen width; the first of `widths` if the kernel is linear.
     best_params_ : dict
         The chosen rule, rho, lam and width, for :class:`DualQMLW`.
     best_score_ : float
-        Minus the mean loss of the choice on held-out samples, NaN where nothing
-        could be held out.
+        Minus the mean loss of the chosen parameters on held-out samples; NaN if
+        nothing could be held out.
     cv_results_ : dict
-        All that was tried, as in :class:`sklearn.model_selection.GridSearchCV`:
+        All candidates, as in :class:`sklearn.model_selection.GridSearchCV`:
         "params", "mean_test_score" (minus the mean loss) and "rank_test_score".
     cv_losses_ : ndarray of shape (n_rules, n_rhos, n_lams) or None
-        Mean logarithm of the rank of the true class of held-out samples, over
-        both galleries (see Notes), at the first of the widths. None
-        where every class has one sample, so that nothing could be held out.
+        Mean logarithm of the rank of the true class of held-out samples, over both
+        galleries (see Notes), with the first width. None if every class has one
+        sample, so that nothing could be held out.
     classes_ : ndarray of shape (n_classes,)
         The class labels.
     metric_ : WithinMetric
@@ -360,23 +362,23 @@ class DualQMLWCV(DualQMLW):
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
-    DualQMLW : Parameters given.
+    DualQMLW : The same with given parameters.
 
     Notes
     -----
-    In a fold, every class has one sample less to be compared with, as the
-    class of the held-out sample has. Otherwise scores of classes of different
-    sizes are compared, and with two samples a class the choice of the rule
-    goes wrong. That gallery is smaller than the final one and asks for more
-    regularisation; so rho and lam are chosen, for the chosen rule, by the
-    mean of its loss and that of the gallery with all samples.
+    A held-out sample is compared with a gallery in which every class has one sample
+    less, not only the class of the held-out sample. Otherwise classes of different
+    sizes would be compared, and with two samples per class the wrong rule would be
+    chosen. This gallery is smaller than the final one, and needs more
+    regularisation. So rho and lam are chosen, for the chosen rule, by the mean of
+    two losses: with this gallery, and with all samples that are not held out.
 
-    Where every class has one sample nothing can be held out: the last of
-    `rules` and the first of `lams` are taken, and rho has no effect.
+    If every class has one sample, nothing can be held out. Then the last of `rules`
+    and the first of `lams` are chosen, and rho has no effect.
 
     Examples
     --------
@@ -443,8 +445,9 @@ class DualQMLWCV(DualQMLW):
         self.random_state = random_state
 
     def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
-        rhos, lams = _positive("rhos", self.rhos), _positive("lams", self.lams)
-        widths = _positive("widths", self.widths)
+        rhos = _positive_values("rhos", self.rhos)
+        lams = _positive_values("lams", self.lams)
+        widths = _positive_values("widths", self.widths)
         if not self.rules or any(rule not in ("cosine", "max") for rule in self.rules):
             raise ValueError(
                 "rules must name at least one of 'cosine' and 'max', got "
@@ -463,12 +466,13 @@ class DualQMLWCV(DualQMLW):
             self.cv_losses_ = losses.mean(axis=(0, -1))
             tried += product(self.rules, rhos, lams, widths[:1])
             scores += (-self.cv_losses_).ravel().tolist()
-            rule = _preferred(losses[0])
-            of_rule = self.cv_losses_[rule]
-            i, j = (int(k) for k in np.unravel_index(of_rule.argmin(), of_rule.shape))
+            rule = _preferred_rule(losses[0])
+            rule_losses = self.cv_losses_[rule]
+            lowest_at = np.unravel_index(rule_losses.argmin(), rule_losses.shape)
+            i, j = (int(k) for k in lowest_at)
             self.best_rule_ = self.rules[rule]
             self.best_rho_, self.best_lam_ = float(rhos[i]), float(lams[j])
-            lowest, nearby = of_rule[i, j], rhos[max(i - 1, 0) : i + 2]
+            lowest, nearby = rule_losses[i, j], rhos[max(i - 1, 0) : i + 2]
             for width in widths[1:]:
                 if not isinstance(system, KernelCoordinates):
                     break
@@ -483,18 +487,14 @@ class DualQMLWCV(DualQMLW):
                     self.best_width_ = float(width)
                     self.best_rho_ = float(nearby[found.argmin()])
         best = (self.best_rule_, self.best_rho_, self.best_lam_, self.best_width_)
-        self.best_params_ = _params(*best)
+        self.best_params_ = _candidate_params(*best)
         # With one sample per class nothing is held out, and nothing is tried.
-        candidates = [_params(*candidate) for candidate in tried or [best]]
+        candidates = [_candidate_params(*candidate) for candidate in tried or [best]]
         mean_scores = np.array(scores or [np.nan])
         self.cv_results_ = search_results(candidates, mean_scores)
         self.best_score_ = float(mean_scores[candidates.index(self.best_params_)])
         metric = self._metric(self.best_rho_, self.best_width_)
         self._fit_at(metric, system, codes, self.best_lam_, self.best_rule_)
-
-    def _check_saved(self, path: Path) -> None:
-        super()._check_saved(path)
-        check_search_results(self.cv_results_, path)
 
     def _losses(
         self,
@@ -505,7 +505,7 @@ class DualQMLWCV(DualQMLW):
         rhos: Array,
         lams: Array,
     ) -> Array:
-        """Loss of each gallery, rule, rho, lam and held-out sample."""
+        """Losses by gallery, rule, rho, lam and held-out sample."""
         with one_blas_thread():
             parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
                 delayed(self._fold_losses)(system, codes, fold, rules, rhos, lams)
@@ -532,11 +532,11 @@ class DualQMLWCV(DualQMLW):
         losses = np.empty((2, len(rules), rhos.size, lams.size, true.size))
         for i, rho in enumerate(rhos):
             whitened = spectrum.whitened(training, rho)
-            asked = spectrum.whitened(probes, rho)
+            whitened_probes = spectrum.whitened(probes, rho)
             for g, gallery in enumerate(fold.galleries):
                 own = codes[gallery]
                 known = whitened[np.searchsorted(fold.train, gallery)]
-                filters = SurrogateFilters(known, asked, own)
+                filters = SurrogateFilters(known, whitened_probes, own)
                 for j, lam in enumerate(lams):
                     responses = filters.responses(lam)
                     for r, rule in enumerate(rules):
@@ -546,7 +546,7 @@ class DualQMLWCV(DualQMLW):
         return losses
 
     def _scores(self, rule: Rule, training: Array, probes: Array, own: Index) -> Array:
-        """Scores of all classes from responses to all classes."""
+        """Scores of all classes from the responses of the filters of all classes."""
         if rule == "max":
             return probes
         profiles, mean = profile_gallery(
@@ -554,23 +554,29 @@ class DualQMLWCV(DualQMLW):
         )
         return class_similarities(centred(probes, mean), profiles, own, probes.shape[1])
 
+    def _check_saved(self, path: Path) -> None:
+        super()._check_saved(path)
+        check_search_results(self.cv_results_, path)
 
-def _params(rule: Rule, rho: float, lam: float, width: float) -> dict[str, Any]:
+
+def _candidate_params(
+    rule: Rule, rho: float, lam: float, width: float
+) -> dict[str, Any]:
     return {"rule": rule, "rho": float(rho), "lam": float(lam), "width": float(width)}
 
 
-def _preferred(losses: Array) -> int:
-    """The last rule, unless another is better by more than a standard error.
+def _preferred_rule(losses: Array) -> int:
+    """The last rule, unless another one is better by more than one standard error.
 
     Parameters
     ----------
     losses : ndarray of shape (n_rules, n_rhos, n_lams, n_probes)
-        Losses of the probes; each rule is judged at its best rho and lam.
+        Losses of the probes. Each rule is judged at its best rho and lam.
 
     Returns
     -------
     int
-        The rule.
+        Index of the rule.
     """
     means = losses.mean(axis=-1)
     at_best = [
@@ -585,7 +591,7 @@ def _preferred(losses: Array) -> int:
     return chosen
 
 
-def _positive(name: str, values: Sequence[float]) -> Array:
+def _positive_values(name: str, values: Sequence[float]) -> Array:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

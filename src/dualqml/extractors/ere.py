@@ -15,10 +15,10 @@ from dualqml.images.tangents import motion_rows, sample_tangents
 class ERE(LinearExtractor):
     """Eigenfeature regularisation and extraction (ERE).
 
-    Whitens the within-class scatter in the whole space: large variances as they
-    are, small and missing ones after a model of how the spectrum goes on. Then
-    takes the principal components of the whitened samples [1]_. Nothing is
-    thrown away before the classes have been looked at.
+    It whitens the within-class scatter in the whole space. Large variances are used
+    as measured; small and missing variances come from a model of the spectrum. Then
+    it takes the principal components of the whitened samples [1]_. No direction is
+    discarded before the classes are used.
 
     Read more in the :ref:`user guide <competitors>`.
 
@@ -26,24 +26,24 @@ class ERE(LinearExtractor):
     ----------
     n_components : int, default=None
         Number of features; None means all, at most n_samples - 1. Our choice:
-        the paper tries many numbers and names none.
+        the paper tries many numbers and recommends none.
     mu : float, default=1.0
-        How far above the median a within-class variance must be to be trusted,
-        in units of the distance from the median down to the smallest. A larger
-        value trusts fewer. The default is the paper's.
+        How far above the median a within-class variance must be to count as
+        reliable, in units of the distance from the median down to the smallest. With
+        a larger value fewer variances are reliable. The default is the paper's.
     centre : bool, default=True
-        Subtract the mean of the training samples. Our choice: the paper
-        projects the samples as they are, where the mean has a part in every
+        Whether to subtract the mean of the training samples. Our choice: the paper
+        projects the samples as they are, so that the mean is a part of every
         cosine.
     tangents : float, default=0.0
         Weight of small affine motions of the images in the within-class scatter:
         the mean of the scatters of six tangent images, each at unit trace, is
-        added with this share of the trace of the within-class scatter, or of
-        the total scatter where no class varies. 0 leaves the method as
-        published. Needs rows that are images.
+        added. Its trace is this fraction of the trace of the within-class scatter,
+        or of the total scatter if no class varies. 0 is the method as published.
+        Needs rows that are images.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for `tangents`. None
-        means square images of at least 8 x 8 pixels, and other rows are an error.
+        means square images of at least 8 x 8 pixels; other rows raise an error.
 
     Attributes
     ----------
@@ -52,17 +52,17 @@ class ERE(LinearExtractor):
     mean_ : ndarray of shape (n_features,) or None
         Mean of the training samples; None if not subtracted.
     components_ : ndarray of shape (n_components, n_features)
-        The directions. Plain principal components where every class has one
-        sample and there are no tangents, for want of a within-class scatter.
+        The directions. Principal components if every class has one sample and there
+        are no tangents, as then there is no within-class scatter.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     Notes
     -----
-    All classes weigh the same in the scatters, whatever their numbers of
-    samples, as in the paper.
+    All classes have the same weight in the scatters for any number of samples, as in
+    the paper.
 
     References
     ----------
@@ -102,8 +102,8 @@ class ERE(LinearExtractor):
         self.image_shape = image_shape
 
     def _learn(self, data: Array, codes: Index) -> tuple[Array | None, Array]:
-        # Outside the span of the centred samples all weights are equal and no
-        # sample has a part: working inside it loses nothing.
+        # Outside the span of the centred samples all weights are equal and all
+        # samples are zero, so it is enough to work inside the span.
         pca = span_pca(data)
         tangents = sample_tangents(data, self.image_shape, self.tangents)
         directions = eigenspectrum_directions(

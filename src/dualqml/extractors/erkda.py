@@ -14,18 +14,17 @@ from dualqml.extractors.kernels import KernelExtractor, KernelName
 from dualqml.images.shapes import SizeLike
 from dualqml.images.tangents import motion_rows
 
-#: Kernel eigenvalues at or below this fraction of the largest count as zero.
-#: Larger than for samples: coordinates of new samples divide by their roots.
+#: Kernel eigenvalues at or below this fraction of the largest count as zero. It is
+#: larger than for samples, as coordinates of new samples are divided by their roots.
 _KERNEL_TOLERANCE = 1e-9
 
 
 class ERKDA(KernelExtractor):
     """Kernel discriminant analysis with a regularised eigenspectrum (ER-KDA).
 
-    Describes the mapped samples by their coordinates in the span of the
-    training samples in the space of a kernel, and keeps both the range and the
-    null space of the within-class scatter there, weighted after a model of its
-    eigenspectrum [1]_ [2]_.
+    The samples are described by coordinates in the span of the training samples, in
+    the space of a kernel. Both the range and the null space of the within-class
+    scatter are kept there, weighted by a model of its eigenspectrum [1]_ [2]_.
 
     Read more in the :ref:`user guide <competitors>`.
 
@@ -42,20 +41,20 @@ class ERKDA(KernelExtractor):
         The s2 of "rbf", in units of the median squared distance between
         training samples. Our choice.
     mu : float, default=1.0
-        How far above the median a within-class variance must be to be trusted,
-        in units of the distance from the median down to the smallest. A larger
-        value trusts fewer. The default is that of the paper on the model [2]_.
+        How far above the median a within-class variance must be to count as
+        reliable, in units of the distance from the median down to the smallest. With
+        a larger value fewer variances are reliable. The default is that of the paper
+        on the model [2]_.
     tangents : float, default=0.0
         Weight of small affine motions of the images in the within-class scatter:
         the mean of the scatters of six tangent images, each at unit trace, is
-        added with this share of the trace of the within-class scatter, or of
-        the total scatter where no class varies. 0 leaves the method as
-        published. Needs rows that are images, and
-        not the kernel "igo", whose derivatives are not known here.
+        added. Its trace is this fraction of the trace of the within-class scatter,
+        or of the total scatter if no class varies. 0 is the method as published.
+        Needs rows that are images. Not implemented for the kernel "igo".
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for "igo" and for
-        `tangents`. None means square images of at least 8 x 8 pixels, and other
-        rows are an error.
+        `tangents`. None means square images of at least 8 x 8 pixels; other rows
+        raise an error.
 
     Attributes
     ----------
@@ -64,18 +63,18 @@ class ERKDA(KernelExtractor):
     kernel_ : CentredKernel
         The kernel with the training samples.
     coefficients_ : ndarray of shape (n_samples, n_components)
-        Weights of the centred kernel values, one column a feature.
+        Weights of the centred kernel values, one column per feature.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     Notes
     -----
     The method follows the published summary of [1]_: the eigenspectrum of the
     within-class scatter in the space of the kernel, range and null space both
-    kept, a robust kernel. The model of the spectrum is that of [2]_ and the
-    kernel of orientations that of [3]_; details of [1]_ may differ.
+    kept, a robust kernel. The model of the spectrum is from [2]_, and the kernel of
+    orientations is from [3]_. Details of [1]_ may differ.
 
     With one sample per class and no tangents there is no within-class scatter
     and the features are principal components in the space of the kernel.
@@ -138,7 +137,7 @@ class ERKDA(KernelExtractor):
             codes,
             mu=self.mu,
             n_components=self.n_components,
-            # Rows of the kernel become coordinates as those of new samples do.
+            # The same map to coordinates as for the kernel rows of new samples.
             motions=motion_rows(derivatives @ (vectors / roots), self.tangents),
         )
         return np.asarray((vectors / roots) @ directions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""General tensor discriminant analysis of images."""
+"""GTDA: general tensor discriminant analysis of images."""
 
 import warnings
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ class GTDA(LinearExtractor):
     """General tensor discriminant analysis (GTDA), followed by LDA.
 
     An image A is reduced to the smaller matrix ``U'AV``. The orthonormal bases
-    U of the rows and V of the columns are found in turn, each from the
-    between-class scatter less ``zeta`` times the within-class scatter of the
-    images reduced by the other [1]_. The method prepares images for linear
+    U of the rows and V of the columns are computed in turn. Each is computed from the
+    between-class scatter minus ``zeta`` times the within-class scatter of the images
+    that the other one has reduced [1]_. The method prepares images for linear
     discriminant analysis, which is part of the estimator.
 
     Read more in the :ref:`user guide <competitors>`.
@@ -41,38 +41,39 @@ class GTDA(LinearExtractor):
     Parameters
     ----------
     image_shape : tuple of int, default=None
-        Height and width of the images. None means a square where n_features is
-        a square number; other rows are vectors, which are tensors too: images of
-        one row, whose only basis is that of the columns.
+        Height and width of the images. None means square images if n_features is a
+        square number. Other rows are vectors, that is, images of one row, and only
+        the basis of the columns is used.
     n_dims : tuple of int, default=None
         Height and width of the reduced images. None means half of each side,
         rounded up: 16 x 16 for 32 x 32. Our choice.
     order : {"svd", "eig"}, default="svd"
-        Which eigenvectors of the difference of scatters to keep: "svd" those of
-        the largest magnitude, as published code of a successor [2]_ does, "eig"
-        those of the largest value, which maximise the objective. Our choice:
-        with the default zeta the difference is at first negative semidefinite,
-        and its largest values belong to directions in which images hardly vary.
+        Which eigenvectors of the difference of scatters to keep: "svd" keeps those
+        with the largest magnitude, as in published code of a later method [2]_.
+        "eig" keeps those with the largest value, which maximise the objective. Our
+        choice: with the default zeta the difference is at first negative
+        semidefinite, and its largest values belong to directions in which images
+        hardly vary.
     lda : bool, default=True
         Whether linear discriminant analysis follows, as in the original paper.
         Otherwise the features are the reduced images.
     shrinkage : float, default=0.1
-        Of that analysis: added to the diagonal of the within-class scatter,
-        relative to its mean diagonal element. Our choice, as in `Fisherfaces`.
+        Added to the diagonal of the within-class scatter of that analysis, relative
+        to its mean diagonal element. Our choice, as in `Fisherfaces`.
     n_components : int, default=None
-        Of that analysis: number of features; None means n_classes - 1, the most
-        there are. Not used where lda is False.
+        Number of features of that analysis; None means n_classes - 1, the largest
+        number. Not used if lda is False.
     max_iter : int, default=30
-        Most sweeps over both bases; our choice.
+        Largest number of sweeps over both bases; our choice.
     tol : float, default=1e-6
         Stop when a sweep changes the objective by less than this fraction; our
         choice.
     zeta : float, default=None
         Weight of the within-class scatter. None means the largest generalised
         eigenvalue of the two scatters of the images as they are, over rows and
-        columns, or 0 where every class has one sample. The code of [2]_ has one
-        such weight for each basis; one for both, held fixed, is our choice and
-        gives both bases the same objective.
+        columns, or 0 if every class has one sample. The code of [2]_ has one such
+        weight per basis. One fixed weight for both is our choice; it gives both
+        bases the same objective.
 
     Attributes
     ----------
@@ -81,9 +82,8 @@ class GTDA(LinearExtractor):
     mean_ : ndarray of shape (n_features,)
         Mean of the training samples.
     components_ : ndarray of shape (n_components, n_features)
-        The directions of both steps together. Principal components of the
-        reduced images, instead of the discriminant directions, where every
-        class has one sample.
+        The directions of both steps together. If every class has one sample, the
+        second step is principal component analysis of the reduced images.
     row_basis_ : ndarray of shape (height, n_dims[0])
         The basis U, orthonormal columns.
     column_basis_ : ndarray of shape (width, n_dims[1])
@@ -91,15 +91,15 @@ class GTDA(LinearExtractor):
     zeta_ : float
         The weight used.
     objective_ : ndarray of shape (2 * n_sweeps,)
-        Between-class scatter less zeta times within-class scatter of the
-        reduced images, after each update of a basis. With order "eig" it never
-        falls from the second value on; before, V is still the identity.
+        Between-class scatter minus zeta times within-class scatter of the reduced
+        images, after each update of a basis. With order "eig" it never decreases
+        from the second value on; before that, V is the identity.
     n_iter_ : int
         Number of sweeps.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     References
     ----------
@@ -192,12 +192,12 @@ class GTDA(LinearExtractor):
 
         reduced = bases.rows.T @ data.reshape(-1, *shape) @ bases.columns
         directions = self._directions(reduced.reshape(data.shape[0], -1), codes)
-        # U'AV and a direction D have the inner product of A and UDV'.
+        # The inner product of U'AV and a direction D is that of A and UDV'.
         images = bases.rows @ directions.T.reshape(-1, *n_dims) @ bases.columns.T
         return data.mean(axis=0), images.reshape(-1, data.shape[1]).T
 
     def _directions(self, reduced: Array, codes: Index) -> Array:
-        """The step after the reduction, one direction a column."""
+        """Directions of the step after the reduction, one per column."""
         if not self.lda:
             return np.eye(reduced.shape[1])
         n_classes = self.classes_.size
@@ -215,7 +215,7 @@ class GTDA(LinearExtractor):
         )
 
     def _check_saved(self, path: Path) -> None:
-        """The bases are those of images with as many pixels as there are features."""
+        """Raise if the bases or the objective do not fit the number of features."""
         n_pixels = self.row_basis_.shape[0] * self.column_basis_.shape[0]
         what = "pixels together with column_basis_"
         source = "n_features_in_"
@@ -254,7 +254,7 @@ def resolved_dims(n_dims: SizeLike | None, shape: ImageShape) -> ImageShape:
     Parameters
     ----------
     n_dims : sequence of int or None
-        What the user asks for.
+        The parameter of the estimator.
     shape : tuple of int
         Height and width of the images.
 
@@ -297,9 +297,9 @@ def deviation_images(
     Returns
     -------
     between : ndarray of shape (n_classes, height, width)
-        Class means less the mean, times the root of the class size.
+        Class means minus the mean, times the root of the class size.
     within : ndarray of shape (n_samples, height, width)
-        Samples less their class mean.
+        Samples minus their class mean.
     """
     means, counts = class_means(data, codes)
     between = np.sqrt(counts)[:, None] * (means - data.mean(axis=0))
@@ -318,18 +318,18 @@ def largest_ratio(between: Array, within: Array) -> float:
     Returns
     -------
     float
-        The largest ratio of the scatters in a direction in which the second is
-        not zero; 0 if there is none.
+        The largest ratio of the scatters in a direction where the second is not
+        zero; 0 if there is no such direction.
     """
     scale = np.abs(between).max()
-    # Rounding of equal images is no scatter.
+    # Rounding errors of equal images do not count as scatter.
     if np.abs(within).max() <= RANK_TOLERANCE * scale:
         return 0.0
     ratios = []
     for turned in (False, True):
         W = _row_scatter(within, None, turned=turned)
         B = _row_scatter(between, None, turned=turned)
-        # Pixels that never change within a class make W singular: leave them out.
+        # Pixels that do not vary within classes make W singular; they are left out.
         values, vectors = np.linalg.eigh(W)
         kept = values > RANK_TOLERANCE * values[-1]
         whitening = vectors[:, kept] / np.sqrt(values[kept])
@@ -347,7 +347,7 @@ def alternate(
     max_iter: int = 30,
     tol: float = 1e-6,
 ) -> TensorBases:
-    """Find the bases of rows and columns in turn.
+    """Compute the bases of rows and columns in turn.
 
     Parameters
     ----------
@@ -358,19 +358,19 @@ def alternate(
     zeta : float
         Weight of the within-class scatter.
     order : {"svd", "eig"}, default="svd"
-        Keep the eigenvectors of the largest magnitude or of the largest value.
+        Keep the eigenvectors with the largest magnitude or with the largest value.
     max_iter : int, default=30
-        Most sweeps.
+        Largest number of sweeps.
     tol : float, default=1e-6
-        Relative change of the objective in a sweep at which to stop.
+        Stop if a sweep changes the objective by less than this fraction.
 
     Returns
     -------
     TensorBases
-        The bases and how the objective went.
+        The bases and the values of the objective.
     """
-    # The identity shows all of the images to the first update, and makes the
-    # result the same in every run.
+    # With the identity the first update uses the whole images, and the result is the
+    # same in every run.
     columns = np.eye(between.shape[2])
     objective: list[float] = []
     converged = False
@@ -409,7 +409,7 @@ def _update(
 
 def _row_scatter(images: Array, other: Array | None, *, turned: bool) -> Array:
     """Sum of ``AVV'A'`` over images A, or over their transposes if turned."""
-    seen = images.transpose(0, 2, 1) if turned else images
-    projected = seen if other is None else seen @ other
+    oriented = images.transpose(0, 2, 1) if turned else images
+    projected = oriented if other is None else oriented @ other
     unfolded = projected.transpose(1, 0, 2).reshape(projected.shape[1], -1)
     return np.asarray(unfolded @ unfolded.T)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Kernels on flat rows, centred once and for all with the training means."""
+"""Kernels between samples, centred with the means of the training samples."""
 
 import math
 from collections.abc import Iterator
@@ -30,15 +30,15 @@ from dualqml.images.tangents import image_gradients, sample_tangents
 
 KernelName = Literal["rbf", "linear", "igo"]
 
-#: Bytes of the kernel matrix or of mapped images held at a time.
+#: Bytes of the kernel matrix or of mapped images in memory at a time.
 _KERNEL_BYTES = 8_000_000
 
-#: Matrices of all pairs that the derivatives by six motions take at most.
+#: Largest number of matrices of all pairs for the derivatives by six motions.
 _MOTION_MATRICES = 21
 
 
 def median_of_pairs(distances: Array) -> float:
-    """Median distance of two different samples.
+    """Median distance between two different samples.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ def median_of_pairs(distances: Array) -> float:
     Returns
     -------
     float
-        Positive: where most rows are copies of each other and the median is
-        zero, the mean is taken instead.
+        A positive number. If most rows are copies of each other, so that the median
+        is zero, it is the mean.
     """
     pairs = distances[np.triu_indices(distances.shape[0], 1)]
     median = float(np.median(pairs))
-    # Copies may differ by the rounding of the distance formula.
+    # Distances between copies may differ from zero by rounding.
     rounding = 1e-12 * float(pairs.max())
     return median if median > rounding else float(pairs.mean())
 
@@ -67,7 +67,7 @@ def orientation_features(X: Array, shape: ImageShape) -> Array:
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_pixels)
-        Images, one a row.
+        Images, one per row.
     shape : tuple of int
         Height and width of the images.
 
@@ -87,9 +87,9 @@ def orientation_features(X: Array, shape: ImageShape) -> Array:
 class CentredKernel:
     """A kernel between any samples and the training samples, centred.
 
-    Centring subtracts the mean of the training samples in the space of the
-    kernel. It uses their stored means, so that the value for a new sample does
-    not depend on the others it comes with.
+    Centring subtracts the mean of the training samples in the space of the kernel.
+    It uses stored means, so that the value for a new sample does not depend on the
+    other new samples.
 
     Attributes
     ----------
@@ -100,9 +100,9 @@ class CentredKernel:
     bandwidth : float
         The variance of "rbf".
     origin : ndarray of shape (d,)
-        Subtracted from all samples first.
+        A vector that is subtracted from all samples first.
     samples : ndarray of shape (n_train, d)
-        The training samples, mapped and moved.
+        The training samples, mapped and minus the origin.
     row_means : ndarray of shape (n_train,)
         Mean kernel value of each training sample.
     """
@@ -131,27 +131,27 @@ class CentredKernel:
         return _n_pixels(self.shape) if self.name == "igo" else self.origin.size
 
     def _check_saved(self, path: Path) -> None:
-        """Orientations of images: the sine and the cosine at every pixel."""
+        """Raise unless "igo" has the sine and the cosine of every pixel."""
         if self.name == "igo":
             wanted = 2 * _n_pixels(self.shape)
             expect_equal(self.origin.size, wanted, path, "origin", "values", "shape")
 
     def raw(self, X: Array) -> Array:
         """The kernel without centring, of shape (n_samples, n_train)."""
-        mapped = _mapped(self.name, X, self.shape) - self.origin
-        return _values(self.name, mapped, self.samples, self.bandwidth)
+        mapped = _map_samples(self.name, X, self.shape) - self.origin
+        return _kernel_values(self.name, mapped, self.samples, self.bandwidth)
 
     def __call__(self, X: Array) -> Array:
         """The centred kernel, of shape (n_samples, n_train)."""
         return self.centred(self.raw(X))
 
     def training_derivatives(self, tangents: Array, values: Array) -> Array:
-        """Change of the centred kernel of the training samples when they move.
+        """Derivatives of the centred kernel by motions of the training samples.
 
         Parameters
         ----------
         tangents : ndarray of shape (n_train, d)
-            The direction of each.
+            The direction of the motion of each training sample.
         values : ndarray of shape (n_train, n_train)
             The kernel of the training samples, not centred.
 
@@ -170,7 +170,7 @@ class CentredKernel:
             change -= np.einsum("ij,ij->i", self.samples, tangents)[:, None]
             change *= values
             change /= self.bandwidth
-        # Of the terms of the centring only the row's own mean moves.
+        # The only term of the centring that changes is the mean of the row.
         return np.asarray(change - change.mean(axis=1, keepdims=True))
 
     def project(self, X: NDArray[np.floating], coefficients: Array) -> Array:
@@ -181,7 +181,7 @@ class CentredKernel:
         return out
 
     def centred(self, values: Array) -> Array:
-        """Values of the kernel, one row a sample, centred."""
+        """Values of the kernel, one row per sample, centred."""
         own = values.mean(axis=1, keepdims=True)
         return np.asarray(values - own - self.row_means + self.row_means.mean())
 
@@ -199,7 +199,7 @@ def centred_kernel(
     image_shape: SizeLike | None,
     gram: Array | None = None,
 ) -> tuple[CentredKernel, Array]:
-    """Prepare a kernel for training samples.
+    """Make the centred kernel of training samples.
 
     Parameters
     ----------
@@ -209,11 +209,11 @@ def centred_kernel(
     X : ndarray of shape (n_samples, n_features)
         Training samples.
     width : float
-        The s2 of "rbf" in units of the median squared distance of the samples.
+        The s2 of "rbf", in units of the median squared distance of the samples.
     image_shape : sequence of int or None
         Height and width of the images, for "igo".
     gram : ndarray of shape (n_samples, n_samples), optional
-        Scalar products of the samples less any common vector, if they are known;
+        Scalar products of the samples minus any common vector, if they are known;
         for "rbf".
 
     Returns
@@ -221,12 +221,12 @@ def centred_kernel(
     kernel : CentredKernel
         The kernel.
     values : ndarray of shape (n_samples, n_samples)
-        That of the training samples among themselves, not centred.
+        The kernel of all pairs of training samples, not centred.
 
     Raises
     ------
     DualQMLError
-        The kernel cannot tell any two samples apart.
+        The kernel is the same for all pairs of samples.
     """
     shape = (1, X.shape[1])
     if name == "igo":
@@ -236,7 +236,7 @@ def centred_kernel(
                 "kernel='igo' compares the gradients of images, and an image of one "
                 "pixel has none: X has n_features=1. Use kernel='rbf'."
             )
-    mapped = _mapped(name, X, shape)
+    mapped = _map_samples(name, X, shape)
     mean = mapped.mean(axis=0)
     centred = mapped - mean
     if not (np.abs(centred).max() > 1e-14 * np.abs(mapped).max()):
@@ -245,8 +245,8 @@ def centred_kernel(
             f"All {what} are equal: there is no direction to learn. Check that the "
             "rows of X are different images."
         )
-    # Moving the samples changes neither kernel once centred, but keeps digits
-    # where the samples have a large mean. Orientations are bounded: no need.
+    # Subtracting the mean does not change a centred kernel, but keeps more digits if
+    # the mean is large. Orientations are bounded and do not need it.
     origin = np.zeros_like(mean) if name == "igo" else mean
     samples = mapped if name == "igo" else centred
     bandwidth = 1.0
@@ -263,24 +263,24 @@ def centred_kernel(
     return kernel, values
 
 
-def _mapped(name: KernelName, X: Array, shape: ImageShape) -> Array:
+def _map_samples(name: KernelName, X: Array, shape: ImageShape) -> Array:
     return orientation_features(X, shape) if name == "igo" else X
 
 
-def _values(name: KernelName, A: Array, B: Array, bandwidth: float) -> Array:
+def _kernel_values(name: KernelName, A: Array, B: Array, bandwidth: float) -> Array:
     if name == "rbf":
         return np.asarray(np.exp(squared_distances(A, B) / (-2.0 * bandwidth)))
     return np.asarray(A @ B.T)
 
 
 class KernelExtractor(SupervisedExtractor):
-    """Base of extractors that are linear in a kernel. Do not use directly.
+    """Base class of extractors that are linear in a kernel.
 
     A subclass has the parameters `kernel`, `width`, `tangents` and
-    `image_shape`, and implements `_learn`. That gets the centred kernel of the
-    training samples, their classes and the derivatives of the kernel by small
-    motions, of shape (n_motions, n_samples, n_samples), and returns the
-    coefficients, one column a feature.
+    `image_shape`, and implements `_learn`. That method gets the centred kernel of
+    the training samples, their classes and the derivatives of the kernel by small
+    motions, of shape (n_motions, n_samples, n_samples). It returns the
+    coefficients, one column per feature.
     """
 
     _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
@@ -294,14 +294,14 @@ class KernelExtractor(SupervisedExtractor):
     image_shape: SizeLike | None
 
     def _learn(self, K: Array, codes: Index, derivatives: Array) -> Array:
-        raise TypeError(f"{type(self).__name__} does not say what it learns")
+        raise TypeError(f"{type(self).__name__} does not implement _learn")
 
     def _n_matrices(self, rank: float) -> float:
-        """Matrices as large as the kernel's that a fit without tangents holds at most.
+        """Largest number of matrices of all pairs in a fit without tangents.
 
-        The rank is that of the kernel, relative to the number of samples.
+        The rank is that of the kernel, divided by the number of samples.
         """
-        raise TypeError(f"{type(self).__name__} does not say what it needs")
+        raise TypeError(f"{type(self).__name__} does not implement _n_matrices")
 
     def _fit(self, data: Array, codes: Index) -> None:
         n_samples, n_features = data.shape
@@ -327,7 +327,7 @@ class KernelExtractor(SupervisedExtractor):
         return int(self.coefficients_.shape[1])
 
     def _check_saved(self, path: Path) -> None:
-        """The kernel takes the features, and has a coefficient for every sample."""
+        """Raise if the kernel does not fit the features or the coefficients."""
         check_kernel_coefficients(self.kernel_, self.coefficients_, path)
         found, wanted = self.kernel_.n_features, self.n_features_in_
         expect_equal(found, wanted, path, "kernel_", "inputs", "n_features_in_")
@@ -336,11 +336,11 @@ class KernelExtractor(SupervisedExtractor):
 def check_kernel_coefficients(
     kernel: CentredKernel, coefficients: Array, path: Path
 ) -> None:
-    """Raise if there is not a row of coefficients for every sample of a kernel."""
+    """Raise unless there is one row of coefficients per sample of a kernel."""
     n_rows, n_samples = coefficients.shape[0], kernel.samples.shape[0]
     expect_equal(n_rows, n_samples, path, "coefficients_", "rows", "kernel_")
 
 
 def _n_pixels(shape: ImageShape) -> int:
-    # A shape from a file may hold integers of NumPy, whose product overflows.
+    # A shape from a file may hold NumPy integers, whose product can overflow.
     return math.prod(map(int, shape))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Kernel linear discriminant analysis."""
+"""K-LDA: kernel linear discriminant analysis."""
 
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -23,16 +23,15 @@ from dualqml.images.tangents import motion_rows, with_motions
 class KernelLDA(KernelExtractor):
     """Linear discriminant analysis in the space of a kernel (K-LDA).
 
-    The directions of the largest ratio of between-class to within-class
-    scatter, sought among the combinations of the mapped training samples
-    [1]_ [2]_.
+    The directions with the largest ratio of between-class to within-class scatter,
+    among all linear combinations of the mapped training samples [1]_ [2]_.
 
     Read more in the :ref:`user guide <competitors>`.
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of features; None means n_classes - 1, the most there are.
+        Number of features; None means n_classes - 1, the largest number.
     kernel : {"rbf", "linear", "igo"}, default="rbf"
         ``exp(-|x - y|^2 / (2 s2))``; the scalar product; or, for images, the
         mean cosine of the angle between the gradients [3]_. Our choice.
@@ -41,19 +40,18 @@ class KernelLDA(KernelExtractor):
         training samples. Our choice.
     regularisation : float, default=1e-3
         Added to the diagonal of the within-class scatter, relative to the mean
-        diagonal element of the total scatter. Our choice; the papers ask for
-        such a term and leave its size open.
+        diagonal element of the total scatter. Our choice; the papers need
+        such a term and do not give its size.
     tangents : float, default=0.0
         Weight of small affine motions of the images in the within-class scatter:
         the mean of the scatters of six tangent images, each at unit trace, is
-        added with this share of the trace of the within-class scatter, or of
-        the total scatter where no class varies. 0 leaves the method as
-        published. Needs rows that are images, and
-        not the kernel "igo", whose derivatives are not known here.
+        added. Its trace is this fraction of the trace of the within-class scatter,
+        or of the total scatter if no class varies. 0 is the method as published.
+        Needs rows that are images. Not implemented for the kernel "igo".
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for "igo" and for
-        `tangents`. None means square images of at least 8 x 8 pixels, and other
-        rows are an error.
+        `tangents`. None means square images of at least 8 x 8 pixels; other rows
+        raise an error.
 
     Attributes
     ----------
@@ -62,20 +60,20 @@ class KernelLDA(KernelExtractor):
     kernel_ : CentredKernel
         The kernel with the training samples.
     coefficients_ : ndarray of shape (n_samples, n_components)
-        Weights of the centred kernel values, one column a feature.
+        Weights of the centred kernel values, one column per feature.
     eigenvalues_ : ndarray of shape (n_components,)
         Ratio of between-class to regularised within-class scatter of each
         feature, largest first.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     Notes
     -----
-    With one sample per class and no tangents there is no within-class scatter;
-    only the regularisation is left and the features are principal components in
-    the space of the kernel.
+    With one sample per class and no tangents there is no within-class scatter. Only
+    the regularisation remains, and the features are principal components in the
+    space of the kernel.
 
     References
     ----------
@@ -148,7 +146,7 @@ def kernel_discriminants(
     n_components: int,
     motions: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Combinations of the training samples that tell the classes apart best.
+    """Linear combinations of the training samples that best separate the classes.
 
     Parameters
     ----------
@@ -159,8 +157,8 @@ def kernel_discriminants(
     regularisation : float
         Relative addition to the diagonal of the within-class scatter.
     n_components : int
-        Number of directions wanted; there are at most n_classes - 1, and fewer
-        where the class means span less.
+        Largest number of directions. There are at most n_classes - 1, and fewer if
+        the class means span a smaller space.
     motions : ndarray of shape (n_rows, n_samples), optional
         Added to the within-class scatter, see
         :func:`~dualqml.images.tangents.motion_rows`; rows like those of K.
@@ -170,7 +168,7 @@ def kernel_discriminants(
     ratios : ndarray of shape (n_components,)
         Between-class to regularised within-class scatter, largest first.
     coefficients : ndarray of shape (n_samples, n_components)
-        The combinations, one a column.
+        The combinations, one per column.
     """
     # The rows of K are the samples; the scatters are those of the rows. With W
     # the averaging within classes they are KWK and K(I - W)K.
@@ -178,7 +176,7 @@ def kernel_discriminants(
     total_trace = float(np.einsum("ij,ij->", K, K))
     within = with_motions(within_deviations(K, codes), motions, total_trace)
     between = np.sqrt(counts)[:, None] * means
-    # Relative to the total scatter, since that within may be zero.
+    # Relative to the total scatter, as the within-class scatter may be zero.
     ridge = regularisation * total_trace / K.shape[0]
     ratios, coefficients = discriminant_directions(
         between.T @ between,

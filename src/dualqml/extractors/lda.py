@@ -25,8 +25,8 @@ PCADimension = Literal["n-c"] | float | int
 class Fisherfaces(LinearExtractor):
     """Linear discriminant analysis in a PCA subspace (Fisherfaces).
 
-    PCA to at most n_samples - n_classes dimensions, where the within-class
-    scatter is invertible, then the directions of the largest ratio of
+    First PCA to at most n_samples - n_classes dimensions, where the within-class
+    scatter is invertible. Then the directions with the largest ratio of
     between-class to within-class scatter [1]_.
 
     Read more in the :ref:`user guide <competitors>`.
@@ -34,23 +34,23 @@ class Fisherfaces(LinearExtractor):
     Parameters
     ----------
     n_components : int, default=None
-        Number of features; None means n_classes - 1, the most there are.
+        Number of features; None means n_classes - 1, the largest number.
     pca_dim : {"n-c"}, int or float, default="n-c"
-        Dimension of the PCA before: n_samples - n_classes as in the original
-        paper, a number, or the fraction of the variance to keep.
+        Dimension of the PCA: n_samples - n_classes as in the original paper, a
+        number, or the fraction of the variance to keep.
     shrinkage : float, default=0.1
         Added to the diagonal of the within-class scatter, relative to its mean
-        diagonal element. Our choice: with few samples the textbook form (0)
-        inverts tiny eigenvalues and fails badly.
+        diagonal element. Our choice: with few samples the original form (0)
+        inverts tiny eigenvalues and has large errors.
     tangents : float, default=0.0
         Weight of small affine motions of the images in the within-class scatter:
         the mean of the scatters of six tangent images, each at unit trace, is
-        added with this share of the trace of the within-class scatter, or of
-        the total scatter where no class varies. 0 leaves the method as
-        published. Needs rows that are images.
+        added. Its trace is this fraction of the trace of the within-class scatter,
+        or of the total scatter if no class varies. 0 is the method as published.
+        Needs rows that are images.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for `tangents`. None
-        means square images of at least 8 x 8 pixels, and other rows are an error.
+        means square images of at least 8 x 8 pixels; other rows raise an error.
 
     Attributes
     ----------
@@ -59,12 +59,12 @@ class Fisherfaces(LinearExtractor):
     mean_ : ndarray of shape (n_features,)
         Mean of the training samples.
     components_ : ndarray of shape (n_components, n_features)
-        The directions. Plain principal components where every class has one
-        sample and there are no tangents, for want of a within-class scatter.
+        The directions. Principal components if every class has one sample and there
+        are no tangents, as then there is no within-class scatter.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     References
     ----------
@@ -128,7 +128,7 @@ def reduced_pca(data: Array, pca_dim: PCADimension, n_classes: int) -> SpanPCA:
     data : ndarray of shape (n_samples, n_features)
         Samples.
     pca_dim : {"n-c"}, int or float
-        "n-c": n_samples - n_classes, or everything if that is nothing.
+        "n-c" means n_samples - n_classes, or all dimensions if that is zero.
     n_classes : int
         Number of classes.
 
@@ -153,7 +153,7 @@ def fisher_directions(
     n_components: int,
     motions: Array | None = None,
 ) -> Array:
-    """Directions of the largest between-class to within-class scatter.
+    """Directions with the largest ratio of between-class to within-class scatter.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def fisher_directions(
     shrinkage : float
         Relative addition to the diagonal of the within-class scatter.
     n_components : int
-        Number of directions wanted; there are at most n_classes - 1 and d.
+        Largest number of directions; there are at most n_classes - 1 and d.
     motions : ndarray of shape (n_rows, d), optional
         Added to the within-class scatter, see
         :func:`~dualqml.images.tangents.motion_rows`.
@@ -172,7 +172,7 @@ def fisher_directions(
     Returns
     -------
     ndarray of shape (d, n_components)
-        The directions, one a column, scaled to unit within-class scatter.
+        The directions, one per column, scaled to unit within-class scatter.
     """
     means, counts = class_means(Z, codes)
     total_trace = float(np.einsum("ij,ij->", Z, Z))

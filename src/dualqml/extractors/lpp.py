@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Laplacianfaces: locality preserving projections after PCA."""
+"""LPP (Laplacianfaces): locality preserving projections after PCA."""
 
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -25,9 +25,9 @@ RELATIVE_RIDGE = 1e-9
 class LPP(LinearExtractor):
     """Locality preserving projections in a PCA subspace (Laplacianfaces).
 
-    The directions along which samples that are neighbours stay close, relative
-    to the variance of all samples [1]_. Labels are used only where `supervised`
-    is True, and for the default of `n_components`.
+    The directions in which neighbours are closest, relative to the variance of all
+    samples [1]_. Labels are used only if `supervised` is True, and for the default of
+    `n_components`.
 
     Read more in the :ref:`user guide <competitors>`.
 
@@ -37,16 +37,16 @@ class LPP(LinearExtractor):
         Number of features, at most the dimension of the PCA; None means
         n_classes - 1. Our choice.
     n_neighbors : int, default=5
-        Neighbours of a sample in the graph. Our choice.
+        Number of neighbours of a sample in the graph. Our choice.
     width : float, default=None
         Width t of the weights ``exp(-|x - y|^2 / t)`` of neighbours; None means
-        the mean squared distance of all pairs of different samples after the
-        PCA. Our choice.
+        the mean squared distance of all pairs of different samples after PCA. Our
+        choice.
     energy : float, default=0.98
-        Fraction of the variance that the PCA before keeps. Our choice.
+        Fraction of the variance that the PCA keeps. Our choice.
     supervised : bool, default=False
-        Whether neighbours must be of the same class. The original paper does
-        without labels.
+        Whether neighbours must be of the same class. The original paper does not use
+        labels.
 
     Attributes
     ----------
@@ -55,12 +55,12 @@ class LPP(LinearExtractor):
     mean_ : ndarray of shape (n_features,)
         Mean of the training samples.
     components_ : ndarray of shape (n_components, n_features)
-        The directions. Plain principal components where the graph has no edge,
-        as with supervised=True and one sample in every class.
+        The directions. Principal components if the graph has no edges, as with
+        supervised=True and one sample per class.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     References
     ----------
@@ -120,17 +120,17 @@ class LPP(LinearExtractor):
 def heat_weights(
     Z: Array, n_neighbors: int, width: float | None, codes: Index | None = None
 ) -> Array:
-    """Weights of neighbours, which fall with their distance.
+    """Weights of neighbours, which decrease with their distance.
 
     Parameters
     ----------
     Z : ndarray of shape (n_samples, d)
         Samples.
     n_neighbors : int
-        Neighbours of each sample.
+        Number of neighbours of each sample.
     width : float or None
-        Squared distance over which the weight falls by e; None means the mean
-        over all pairs.
+        Squared distance at which the weight is 1/e; None means the mean over all
+        pairs.
     codes : ndarray of shape (n_samples,) or None
         Classes that neighbours must share; None if they need not.
 
@@ -145,7 +145,7 @@ def heat_weights(
         width = distances.sum() / (size * (size - 1))
     allowed = distances if codes is None else same_class_only(distances, codes)
     mask = neighbour_mask(allowed, n_neighbors)
-    # A tiny width makes weights that are zero, which needs no warning.
+    # With a tiny width, weights are zero; no warning is needed.
     with np.errstate(under="ignore", over="ignore"):
         weights = np.exp(-distances / width)
     return np.where(mask, weights, 0.0)
@@ -154,7 +154,7 @@ def heat_weights(
 def locality_directions(
     Z: Array, weights: Array, n_components: int
 ) -> tuple[Array, Array]:
-    """Directions a of the smallest ``a'Z'(D - W)Za / a'Z'DZa``.
+    """Directions a with the smallest ``a'Z'(D - W)Za / a'Z'DZa``.
 
     Parameters
     ----------
@@ -163,19 +163,19 @@ def locality_directions(
     weights : ndarray of shape (n_samples, n_samples)
         Symmetric weights W of the edges, whose row sums are the diagonal of D.
     n_components : int
-        How many directions; there are at most d.
+        Number of directions; there are at most d.
 
     Returns
     -------
     ratios : ndarray of shape (n_components,)
         The generalised eigenvalues, smallest first, between 0 and 2.
     directions : ndarray of shape (d, n_components)
-        The directions, one a column, scaled to ``a'Z'DZa = 1``. None is left
-        out: the constant, which graphs embed first, has gone with the mean.
+        The directions, one per column, scaled to ``a'Z'DZa = 1``. No direction is
+        left out: the constant direction of graphs has been removed with the mean.
     """
     degrees = weights.sum(axis=1)
-    # A sample without neighbours counts as its own, at distance 0. That leaves
-    # D - W as it is, and no direction escapes the scaling.
+    # A sample without neighbours counts as its own neighbour, at distance 0. This does
+    # not change D - W, and all directions can be scaled.
     degrees = np.where(degrees > 0.0, degrees, 1.0)
     spread = Z.T @ (degrees[:, None] * Z)
     ratios, directions = eigh(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The twelve methods of the paper's tables and ours, each as a ready pipeline.
+"""The twelve methods of the paper's tables and DualQML-W, each as a pipeline.
 
-One place says what "the paper's method X" is: its preprocessing, its feature
-extractor and its decision rule, and what is tried when it is tuned.
+This module defines each method: its preprocessing, its feature extractor, its decision
+rule, and the parameters that are tried if it is tuned.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ Preprocessing = Literal["none", "unit-norm", "centred-unit-norm", "local"]
 #: The paper's range of lambda, over which it cross-validates.
 PAPER_LAMS = (0.1, 0.32, 1.0, 3.2, 10.0)
 
-#: A wider one, in half decades.
+#: A wider range of lambda, in half decades.
 TUNED_LAMS = (0.1, 0.32, 1.0, 3.2, 10.0, 32.0, 100.0, 320.0, 1000.0)
 
 _SHRINKAGE = (0.1, 0.01, 1.0)
@@ -44,28 +44,28 @@ _TANGENTS = (0.0, 0.3)
 
 @dataclass(frozen=True)
 class Method:
-    """What a row of the tables stands for.
+    """A method: one row of the tables.
 
     Attributes
     ----------
     estimator : callable
-        Class of the feature extractor, or of the classifier where the method
-        has its own decision rule.
+        Class of the feature extractor, or of the classifier if the method has its
+        own decision rule.
     parameters : dict
         Parameters that differ from the defaults of that class.
     metric : {"cosine", "euclidean"} or None
-        Decision by the nearest training sample in this sense; None where the
-        estimator decides. For APCA the Euclidean distance of whitened
-        features is the Mahalanobis distance.
+        Metric of the nearest training sample, which decides; None if the estimator
+        is a classifier. For APCA the Euclidean distance of whitened features is the
+        Mahalanobis distance.
     preprocessing : {"none", "unit-norm", "centred-unit-norm", "local"}
-        What is done to the images before.
+        Preprocessing of the images.
     grid : dict
-        Values to try of each parameter when the method is tuned, those of the
-        method as it is first. An estimator that decides itself cross-validates
-        itself as well, and is given them as they are.
+        Values to try for each parameter if the method is tuned. The values of the
+        method without tuning come first. An estimator that is a classifier does its
+        own cross-validation, and gets these values as parameters.
     n_seeds : int
-        Over how many seeds the tables average its errors: more than one where
-        they differ much from seed to seed. See `make_trials`.
+        Number of seeds over which the tables average its errors: more than one if
+        the errors differ much between seeds. See `make_trials`.
     """
 
     estimator: Callable[..., BaseEstimator]
@@ -81,13 +81,13 @@ def _dual_qml(rule: str) -> Method:
         DualQMLClassifierCV,
         {"lams": PAPER_LAMS, "rule": rule},
         metric=None,
-        # A quadratic form has no linear term: where zero lies matters.
+        # A quadratic form has no linear term, so the origin of the data matters.
         preprocessing="centred-unit-norm",
         grid={"lams": TUNED_LAMS},
     )
 
 
-#: The rows of the paper's tables, in its order, and DualQML-W below them.
+#: The methods of the paper's tables, in the paper's order, and DualQML-W.
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         "APCA": Method(
@@ -106,7 +106,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             CFA, {"filter": "oeotf"}, grid={"alpha": (None, 0.5, 0.9, 0.97, 0.999)}
         ),
         "GTDA": Method(GTDA, grid={"shrinkage": _SHRINKAGE}),
-        # Errors hardly depend on mu; hence a third weight of the motions.
+        # Errors hardly depend on mu, so there is a third weight of the motions instead.
         "ERE": Method(ERE, grid={"mu": (1.0, 3.0), "tangents": (0.0, 0.1, 0.3)}),
         "K-LDA": Method(
             KernelLDA,
@@ -116,7 +116,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "tangents": _TANGENTS,
             },
         ),
-        # Where its patches start moves its errors by several points.
+        # Its errors depend on the samples that patches start from, by several points.
         "MLE": Method(MLE, grid={"energy": (0.98, 0.95, 0.9)}, n_seeds=5),
         "ER-KDA": Method(
             ERKDA, grid={"width": (4.0, 1.0, 16.0), "tangents": _TANGENTS}
@@ -143,18 +143,19 @@ def make_method(
     name : str
         A key of `METHODS`.
     tune : bool, default=False
-        Whether to choose parameters on the training set: by the ranks of the
-        true classes over the method's grid, or for DualQML by its own
-        cross-validation over a wider range of lambda. Tangents of the images
-        are tried only where `image_shape` says that the rows are images.
+        Whether to choose parameters on the training set: by the ranks of the true
+        classes over the grid of the method, or for DualQML by its own
+        cross-validation over a wider range of lambda. Tangents of the images are
+        tried only if `image_shape` is given.
     preprocessing : {"none", "unit-norm", "centred-unit-norm", "local"}, optional
-        What to do to the images before; None means the method's own. Use the
-        same for all methods of a table. "local" replaces images by their
-        :class:`LocalDescriptors`; whatever knows motions of images, knows them
-        no longer, but for DualQML-W, which looks through the descriptors.
+        Preprocessing of the images; None means that of the method. Use the same for
+        all methods of a table. "local" replaces images by their
+        :class:`LocalDescriptors`. Then methods cannot use motions of images, except
+        DualQML-W, which computes how motions change the descriptors.
     image_shape : tuple of int, optional
-        Height and width of the images in the rows. None means square images of
-        at least 8 x 8 pixels to what needs images, and none to DualQML-W.
+        Height and width of the images in the rows. None means square images of at
+        least 8 x 8 pixels for methods that need images. For DualQML-W it means that
+        the rows are not images.
     **overrides : dict
         Parameters of the method's extractor or classifier. They are not tuned.
         `random_state` is 0 unless it is given.
@@ -162,8 +163,9 @@ def make_method(
     Returns
     -------
     Pipeline or RankSearchCV
-        Not fitted; with `fit`, `predict` and `score`. A search over pipelines if
-        tuned, but for DualQML and DualQML-W, which search themselves.
+        The model, not fitted, with `fit`, `predict` and `score`. With `tune` it is a
+        search over pipelines, except for DualQML and DualQML-W, which search
+        themselves.
 
     Examples
     --------
@@ -199,13 +201,13 @@ def make_method(
         overrides["descriptor"] = "local"
     elif chosen == "local":
         steps.append(("describe", LocalDescriptors(image_shape=image_shape)))
-        # To those behind, descriptors are a single row of pixels.
+        # For the steps after it, descriptors are a single row of pixels.
         image_shape = None
     if image_shape is not None and "image_shape" in known:
         overrides["image_shape"] = image_shape
     if tune and method.metric is None:
         overrides |= grid
-    # Tables can be repeated: what is random has the seed 0 unless another is given.
+    # Tables can be repeated: the default seed is 0.
     if "random_state" in known:
         overrides.setdefault("random_state", 0)
     estimator.set_params(**overrides)
@@ -233,12 +235,12 @@ def make_trials(name: str, **options: Any) -> list[Pipeline | RankSearchCV]:
     name : str
         A key of `METHODS`.
     **options : dict
-        See `make_method`.
+        Options of `make_method`.
 
     Returns
     -------
     list of Pipeline or RankSearchCV
-        One, or one for each seed of a method of which a single seed says little.
+        One model, or one per seed if the method has several seeds.
 
     Examples
     --------

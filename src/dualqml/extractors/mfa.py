@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Marginal Fisher analysis after PCA."""
+"""MFA: marginal Fisher analysis after PCA."""
 
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -24,11 +24,11 @@ from dualqml.images.tangents import motion_rows, sample_tangents, scaled_motions
 class MFA(LinearExtractor):
     """Marginal Fisher analysis in a PCA subspace.
 
-    Two graphs take the place of the scatters of Fisherfaces: one joins each
-    sample to its nearest neighbours of the same class, the other joins the
-    pairs at the margin of each class, that is the closest pairs of which one
-    sample is in the class and the other is not. The directions pull the first
-    pairs together and push the second apart [1]_.
+    Two graphs replace the scatters of Fisherfaces. The first connects each sample to
+    its nearest neighbours of the same class. The second connects the pairs at the
+    margin of each class, that is, the closest pairs of a sample in the class and a
+    sample outside. In the directions of MFA, pairs of the first graph are close and
+    pairs of the second graph are far apart [1]_.
 
     Read more in the :ref:`user guide <competitors>`.
 
@@ -36,31 +36,31 @@ class MFA(LinearExtractor):
     ----------
     n_components : int, default=None
         Number of features, at most the dimension p of the PCA; None means the
-        smaller of n_classes - 1 and p / 2. Our choice; see below.
+        smaller of n_classes - 1 and p / 2. Our choice; see Notes.
     n_within : int, default=5
-        Neighbours of a sample in its class (k1 of the paper), at most all of
-        them. The paper tunes it; 5 is our choice, the default of D. Cai's
+        Number of neighbours of a sample in its class (k1 of the paper), at most all
+        of them. The paper tunes it; 5 is our choice, the default of D. Cai's
         MATLAB code.
     n_between : int, default=20
-        Closest pairs at the margin of a class (k2 of the paper), at most all of
-        them. The paper tunes it; 20 is our choice, the default of the same code.
+        Number of closest pairs at the margin of a class (k2 of the paper), at most
+        all of them. The paper tunes it; 20 is our choice, the default of the same code.
     pca_dim : {"n-c"}, int or float, default="n-c"
-        Dimension of the PCA before: n_samples - n_classes as usual for
+        Dimension of the PCA: n_samples - n_classes as usual for
         Fisherfaces, a number, or the fraction of the variance to keep. Our
         choice.
     shrinkage : float, default=0.1
         Added to the diagonal of the within-class matrix, relative to its mean
-        diagonal element. Our choice: with few samples the textbook form (0)
-        inverts tiny eigenvalues and fails badly.
+        diagonal element. Our choice: with few samples the original form (0)
+        inverts tiny eigenvalues and has large errors.
     tangents : float, default=0.0
         Weight of small affine motions of the images in the within-class matrix:
         the mean of the scatters of six tangent images, each at unit trace, is
-        added with this share of the trace of that matrix, or of the total
-        scatter where no class varies. 0 leaves the method as published. Needs
-        rows that are images.
+        added. Its trace is this fraction of the trace of that matrix, or of the
+        total scatter if no class varies. 0 is the method as published. Needs rows
+        that are images.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X, for `tangents`. None
-        means square images of at least 8 x 8 pixels, and other rows are an error.
+        means square images of at least 8 x 8 pixels; other rows raise an error.
 
     Attributes
     ----------
@@ -69,21 +69,21 @@ class MFA(LinearExtractor):
     mean_ : ndarray of shape (n_features,)
         Mean of the training samples.
     components_ : ndarray of shape (n_components, n_features)
-        The directions. Plain principal components where every class has one
-        sample or copies of one and there are no tangents, for want of
-        differences within a class.
+        The directions. Principal components if every class has one sample or copies
+        of one and there are no tangents, as then there are no differences within
+        classes.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     Notes
     -----
-    Where n_within reaches all samples of every class, classes are of equal size
-    and as many directions are kept as the PCA has, the features are those of
-    Fisherfaces up to a rotation and a scale, so that the cosine nearest
-    neighbour decides the same. This is the case with 2 samples in each class,
-    unless directions are dropped; hence the default of n_components.
+    If n_within reaches all samples of every class, all classes have equal size, and
+    all directions of the PCA are kept, then the features are those of Fisherfaces up
+    to a rotation and a scale. So the nearest neighbour by cosine is the same. This is
+    the case with 2 samples per class, unless directions are left out. The default of
+    n_components leaves some out.
 
     References
     ----------
@@ -144,7 +144,7 @@ class MFA(LinearExtractor):
         motions = motion_rows(tangents @ pca.basis, self.tangents)
         rows = scaled_motions(motions, float(np.trace(within)), total)
         within += rows.T @ rows
-        # Between copies of one sample there is nothing but rounding.
+        # Copies of one sample differ by rounding only.
         if np.trace(within) <= SAME_SAMPLE * total:
             return pca.mean, pca.basis[:, : self.n_components]
         n_components = self.n_components or min(
@@ -168,9 +168,9 @@ def marginal_graphs(
     codes : ndarray of shape (n_samples,)
         Their classes, from 0.
     n_within : int
-        Neighbours of a sample in its class.
+        Number of neighbours of a sample in its class.
     n_between : int
-        Closest pairs at the margin of each class.
+        Number of closest pairs at the margin of each class.
 
     Returns
     -------
@@ -180,8 +180,8 @@ def marginal_graphs(
     distances = pair_distances(Z)
     intrinsic = neighbour_mask(same_class_only(distances, codes), n_within)
     penalty = np.zeros_like(distances)
-    # Class by class: the closest pairs of the whole set would leave most of many
-    # classes without a margin.
+    # Class by class: the closest pairs of the whole set would belong to few of the
+    # classes.
     for c in range(codes.max() + 1):
         own = np.flatnonzero(codes == c)
         other = np.flatnonzero(codes != c)

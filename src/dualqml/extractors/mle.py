@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Maximal linear embedding: linear patches of a manifold, aligned by geodesics."""
+"""MLE: maximal linear embedding of linear patches that geodesics align."""
 
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -35,20 +35,20 @@ from dualqml.extractors._graphs import (
 from dualqml.extractors._memory import require_pairs
 from dualqml.extractors.lda import fisher_directions
 
-#: Samples that are transformed at a time, which bounds the memory.
+#: Number of samples that are transformed at a time, to limit the memory.
 BATCH_SIZE = 1024
 
 
 @dataclass(frozen=True)
 class PatchMaps:
-    """An affine map for each patch, all in a row.
+    """The affine maps of all patches.
 
     Attributes
     ----------
     centres : ndarray of shape (n_patches, d)
         Mean of the samples of each patch.
     bases : ndarray of shape (n_rows, d)
-        Orthonormal directions of the patches, one a row, patch after patch. A
+        Orthonormal directions of the patches, one per row, patch after patch. A
         patch of one point has one row of zeros, so that every patch has a row.
     owners : ndarray of shape (n_rows,)
         Patch of each row.
@@ -57,7 +57,7 @@ class PatchMaps:
     offsets : ndarray of shape (n_patches, n_components)
         Features of the centres.
     tolerance : float
-        Squared distances of an affine hull that differ by less are equal.
+        Squared distances to affine hulls that differ by less count as equal.
     """
 
     _saved: ClassVar[Saved] = Saved(
@@ -79,7 +79,7 @@ class PatchMaps:
     tolerance: float
 
     def _check_saved(self, path: Path) -> None:
-        """Rows of a patch follow each other, and every patch has some."""
+        """Raise unless every patch has rows, and the rows are sorted by patch."""
         owners = self.owners
         expect_codes(owners, self.centres.shape[0], path, "owners")
         in_order = bool((owners[1:] >= owners[:-1]).all())
@@ -93,8 +93,8 @@ class PatchMaps:
         from_centre = cdist(Z, self.centres, "sqeuclidean")
         along = np.add.reduceat(local**2, first_rows, axis=1)
         error = np.maximum(from_centre - along, 0.0)
-        # With few dimensions many hulls hold a sample, and without a tolerance
-        # rounding would choose among them.
+        # With few dimensions many hulls contain a sample, and without a tolerance
+        # rounding would choose between them.
         tied = error <= error.min(axis=1, keepdims=True) + self.tolerance
         chosen = np.where(tied, from_centre, np.inf).argmin(axis=1)
         local[chosen[:, None] != self.owners] = 0.0
@@ -104,46 +104,46 @@ class PatchMaps:
 class MLE(SupervisedExtractor):
     """Maximal linear embedding.
 
-    The training samples are split into patches that are nearly linear, where
-    the distance through the graph of neighbours is hardly longer than the
-    straight one. Multidimensional scaling of the distances through the graph
-    gives the features of the training samples, and each patch learns the affine
-    map from its samples to their features. A new sample is mapped by the patch
-    whose affine hull is nearest [1]_.
+    The training samples are split into patches that are nearly linear: there the
+    distance through the graph of neighbours is hardly longer than the straight
+    distance. Multidimensional scaling of the distances through the graph gives the
+    features of the training samples. Each patch learns the affine map from its
+    samples to their features. A new sample is mapped by the patch whose affine hull
+    is nearest [1]_.
 
-    The method does not use labels, except for the default of `n_components`
-    and where `lda` is True. It needs many samples: patches of a few samples do
-    little more than look for the nearest neighbour.
+    The method does not use labels, except for the default of `n_components` and if
+    `lda` is True. It needs many samples: with patches of a few samples it is little
+    more than a nearest neighbour search.
 
     Read more in the :ref:`user guide <competitors>`.
 
     Parameters
     ----------
     n_components : int, default=None
-        Dimension of the embedding, at most what the distances through the graph
-        allow; None means n_classes - 1. Our choice.
+        Dimension of the embedding, at most the rank of the distances through the
+        graph; None means n_classes - 1. Our choice.
     n_neighbors : int, default=8
-        Neighbours of a sample in the graph; raised until the graph is
-        connected. Our choice.
+        Number of neighbours of a sample in the graph. It is increased until the
+        graph is connected. Our choice.
     theta : float, default=1.1
-        A sample may join a patch if its distances to the samples of the patch
-        through the graph are at most theta times the straight ones, on average.
-        Infinity makes one patch. Our choice, after code that grows such patches
-        for other ends.
+        A sample can be added to a patch if its distances through the graph to the
+        samples of the patch are at most theta times the straight distances, on
+        average. Infinity makes one patch. Our choice, after published code that
+        grows such patches for another purpose.
     energy : float, default=0.98
-        Fraction of the variance that the PCA before keeps. Our choice.
+        Fraction of the variance that the PCA keeps. Our choice.
     whiten : bool, default=True
         Whether the PCA scales all directions to unit variance. Our choice.
     lda : bool, default=False
         Whether linear discriminant analysis of the embedding follows, which
-        leaves at most n_classes - 1 features. Not part of the method; it does
-        nothing where every class has one sample.
+        leaves at most n_classes - 1 features. Not part of the method. It has
+        no effect if every class has one sample.
     shrinkage : float, default=0.1
         Added to the diagonal of the within-class scatter of that analysis,
         relative to its mean diagonal element. Our choice.
     random_state : int, RandomState instance or None, default=None
-        Draws the samples that patches grow from. Our choice is a fixed seed.
-        Errors differ by several points from seed to seed: average over some.
+        Seed of the random order of samples from which patches grow. Errors differ
+        by several points between seeds, so average over some seeds.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class MLE(SupervisedExtractor):
     mean_ : ndarray of shape (n_features,)
         Mean of the training samples.
     components_ : ndarray of shape (n_pca, n_features)
-        Directions of the PCA before, scaled if whitening.
+        Directions of the PCA, scaled if `whiten`.
     n_neighbors_ : int
         Number of neighbours that connects the graph.
     patches_ : ndarray of shape (n_samples,)
@@ -162,20 +162,20 @@ class MLE(SupervisedExtractor):
     embedding_ : ndarray of shape (n_samples, n_embedding)
         The training samples by multidimensional scaling, before `lda`.
     discriminants_ : ndarray of shape (n_embedding, n_components) or None
-        Directions of the discriminant analysis, one a column.
+        Directions of the discriminant analysis, one per column.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     Notes
     -----
-    The paper scales the distances of random landmarks; here all training
-    samples are landmarks. Where several affine hulls hold a new sample, the
-    patch with the nearest centre maps it. Both are our choice.
+    The paper uses the distances of random landmarks; here all training samples are
+    landmarks. If several affine hulls contain a new sample, the patch with the
+    nearest centre maps it. Both are our choice.
 
-    Samples are drawn by what is in them and not by their row: the order of the
-    rows of X does not matter.
+    The random order depends on the values of the samples and not on their rows: the
+    order of the rows of X does not matter.
 
     References
     ----------
@@ -242,9 +242,9 @@ class MLE(SupervisedExtractor):
         require_pairs("MLE", data.shape[0], 4)
         order = content_order(data, codes)
         self._fit_ordered(data[order], codes[order])
-        places = np.argsort(order)
-        self.patches_ = self.patches_[places]
-        self.embedding_ = self.embedding_[places]
+        original = np.argsort(order)
+        self.patches_ = self.patches_[original]
+        self.embedding_ = self.embedding_[original]
 
     def _fit_ordered(self, data: Array, codes: Index) -> None:
         pca = span_pca(data)
@@ -290,7 +290,7 @@ class MLE(SupervisedExtractor):
         return int(self.embedding_.shape[1])
 
     def _check_saved(self, path: Path) -> None:
-        """There is a map from principal components to the embedding per patch."""
+        """Raise unless there is one map per patch, from components to embedding."""
         maps, n_patches = self._maps, self.n_patches_
         expect(self.mean_ is not None, path, "mean_", "is None")
         expect_codes(self.patches_, n_patches, path, "patches_")
@@ -303,34 +303,35 @@ class MLE(SupervisedExtractor):
 
 
 def content_order(data: Array, codes: Index) -> Index:
-    """An order of samples that does not depend on the order they come in.
+    """An order of samples that does not depend on the order of the rows.
 
     Parameters
     ----------
     data : ndarray of shape (n_samples, n_features)
         Samples.
     codes : ndarray of shape (n_samples,)
-        Their classes; they decide between equal samples.
+        Their classes, which order equal samples.
 
     Returns
     -------
     ndarray of shape (n_samples,)
-        Rows of the data: by the first feature, among equals by the second ...
-        Negative numbers may come in any fixed order.
+        Row numbers, ordered by the first feature, then by the second, and so on.
+        The order of negative numbers is fixed, but not ascending.
     """
-    # Big-endian floats of one sign are ordered as their bytes; 0.0 has no sign.
+    # Positive big-endian floats have the same order as their bytes. Adding 0.0 turns
+    # -0.0 into 0.0.
     rows = (data + 0.0).astype(">f8")
     keys = [(row.tobytes(), code) for row, code in zip(rows, codes, strict=True)]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
 
 
 def nonlinearity(distances: Array, geodesics: Array) -> Array:
-    """Ratio of the distance through the graph to the straight one, at least 1.
+    """Ratio of the distance through the graph to the straight distance, at least 1.
 
     Parameters
     ----------
     distances, geodesics : ndarray of shape (n_samples, n_samples)
-        Straight distances and those through the graph.
+        Straight distances, and distances through the graph.
 
     Returns
     -------
@@ -345,22 +346,23 @@ def nonlinearity(distances: Array, geodesics: Array) -> Array:
 def linear_patches(
     distances: Array, geodesics: Array, mask: Mask, theta: float, order: Index
 ) -> Index:
-    """Grow patches that are as large as their linearity allows.
+    """Grow patches that are as large as possible while nearly linear.
 
-    A patch starts with the first sample of the order that has no patch. Of the
-    samples next to the patch whose mean nonlinearity to its members is at most
-    theta, the one nearest to a neighbour in the patch joins, until there is none.
+    A patch starts with the first sample of the order that has no patch. Then samples
+    are added one by one: of the neighbours of the patch whose mean nonlinearity to
+    its samples is at most theta, the one nearest to its neighbour in the patch. The
+    patch is complete if there is no such sample.
 
     Parameters
     ----------
     distances, geodesics : ndarray of shape (n_samples, n_samples)
-        Straight distances and those through the graph.
+        Straight distances, and distances through the graph.
     mask : ndarray of bool of shape (n_samples, n_samples)
         Which samples are neighbours; symmetric.
     theta : float
         Largest mean nonlinearity.
     order : ndarray of shape (n_samples,)
-        Order in which samples start patches.
+        Order in which samples can start patches.
 
     Returns
     -------
@@ -374,37 +376,37 @@ def linear_patches(
     for seed in order:
         if patches[seed] >= 0:
             continue
-        joined: int | None = int(seed)
+        added: int | None = int(seed)
         size = 0
         ratio_sum = np.zeros(order.size)
         gap = np.full(order.size, np.inf)
-        while joined is not None:
-            patches[joined] = n_patches
+        while added is not None:
+            patches[added] = n_patches
             size += 1
-            ratio_sum += ratio[joined]
-            gap = np.minimum(gap, edges[joined])
+            ratio_sum += ratio[added]
+            gap = np.minimum(gap, edges[added])
             fits = (patches < 0) & (ratio_sum <= theta * size)
             reach = np.where(fits, gap, np.inf)
             nearest = int(reach.argmin())
-            joined = nearest if np.isfinite(reach[nearest]) else None
+            added = nearest if np.isfinite(reach[nearest]) else None
         n_patches += 1
     return patches
 
 
 def classical_scaling(distances: Array, n_components: int) -> Array:
-    """Points whose Euclidean distances come near to given ones.
+    """Points whose Euclidean distances approximate given distances.
 
     Parameters
     ----------
     distances : ndarray of shape (n_samples, n_samples)
         Symmetric distances.
     n_components : int
-        Dimension of the points; fewer where the distances do not span as many.
+        Largest dimension of the points. It is smaller if the distances span less.
 
     Returns
     -------
     ndarray of shape (n_samples, n_components)
-        The points, of mean zero, on their principal axes.
+        The points, with mean zero, on their principal axes.
     """
     size = distances.shape[0]
     gram = -0.5 * distances**2
@@ -427,13 +429,13 @@ def patch_maps(Z: Array, embedding: Array, patches: Index) -> PatchMaps:
     embedding : ndarray of shape (n_samples, n_components)
         Their features.
     patches : ndarray of shape (n_samples,)
-        Their patches, from 0.
+        Their patches, numbered from 0.
 
     Returns
     -------
     PatchMaps
-        For each patch the least-squares map on its first n_components principal
-        directions, or as many as it has.
+        For each patch, the least-squares map on its first n_components principal
+        directions, or on all if there are fewer.
     """
     largest = np.einsum("ij,ij->i", Z, Z).max()
     smallest = np.sqrt(RANK_TOLERANCE * largest)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Nearest neighbours, exact and in bounded memory, and the classifier that uses them.
+"""Nearest neighbours, exact and in bounded memory, and a classifier that uses them.
 
-Similarities: the cosine, or minus the squared Euclidean distance. Ties go to the
+The similarity is the cosine, or minus the squared Euclidean distance. Ties go to the
 lowest gallery index, and a vector of zeros never yields NaN.
 """
 
@@ -33,93 +33,21 @@ Metric = Literal["cosine", "euclidean"]
 _SIMILARITY_BYTES = 8_000_000
 
 
-def nearest(queries: Array, gallery: Array, metric: Metric = "cosine") -> Index:
-    """Index of the most similar gallery row; ties go to the lowest index.
-
-    Parameters
-    ----------
-    queries : ndarray of shape (n_queries, n_features)
-        Feature vectors.
-    gallery : ndarray of shape (n_gallery, n_features)
-        Feature vectors; of unit norm, from :func:`unit_rows`, for the cosine.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        The similarity.
-
-    Returns
-    -------
-    ndarray of shape (n_queries,)
-        Rows of the gallery.
-    """
-    out = np.empty(queries.shape[0], dtype=np.intp)
-    for rows, similarity in _similarities(queries, gallery, metric):
-        out[rows] = similarity.argmax(axis=1)
-    return out
-
-
-def class_similarities(
-    queries: Array,
-    gallery: Array,
-    codes: Index,
-    n_classes: int,
-    metric: Metric = "cosine",
-) -> Array:
-    """Largest similarity to the gallery rows of each class.
-
-    Parameters
-    ----------
-    queries : ndarray of shape (n_queries, n_features)
-        Feature vectors.
-    gallery : ndarray of shape (n_gallery, n_features)
-        Feature vectors; of unit norm, from :func:`unit_rows`, for the cosine.
-    codes : ndarray of shape (n_gallery,)
-        Class of each gallery row, 0 to n_classes - 1, every class present.
-    n_classes : int
-        Number of classes.
-    metric : {"cosine", "euclidean"}, default="cosine"
-        The similarity.
-
-    Returns
-    -------
-    ndarray of shape (n_queries, n_classes)
-        Cosines, or minus squared distances.
-    """
-    order = np.argsort(codes, kind="stable")
-    counts = np.bincount(codes, minlength=n_classes)
-    starts = np.cumsum(counts) - counts
-    out = np.empty((queries.shape[0], n_classes))
-    for rows, similarity in _similarities(queries, gallery[order], metric):
-        out[rows] = np.maximum.reduceat(similarity, starts, axis=1)
-    return out
-
-
-def _similarities(
-    queries: Array, gallery: Array, metric: Metric
-) -> Iterator[tuple[slice, Array]]:
-    step = max(1, _SIMILARITY_BYTES // (8 * gallery.shape[0]))
-    for start in range(0, queries.shape[0], step):
-        rows = slice(start, start + step)
-        part = queries[rows]
-        if metric == "cosine":
-            yield rows, unit_rows(part) @ gallery.T
-        else:
-            yield rows, -squared_distances(part, gallery)
-
-
 class NearestSample(ClassifierMixin, BaseEstimator):
     """Classify by the most similar training sample.
 
-    Exact, by matrix products in chunks: memory stays bounded whatever the size
-    of the gallery. Ties go to the training sample that came first.
+    The search is exact and uses matrix products in chunks, so the memory is bounded
+    for any size of the gallery. Ties go to the training sample that comes first.
 
     Read more in the :ref:`user guide <competitors>`.
 
     Parameters
     ----------
     metric : {"cosine", "euclidean"}, default="cosine"
-        The cosine of the angle between feature vectors, which the paper uses,
-        or the Euclidean distance. A single feature has no angle, and is always
-        compared by distance. The Mahalanobis distance is the Euclidean one on
-        whitened features, which :class:`APCA` gives.
+        The cosine of the angle between feature vectors, which the paper uses, or the
+        Euclidean distance. A single feature has no angle, so it is always compared
+        by distance. For the Mahalanobis distance use the Euclidean distance of
+        whitened features, as :class:`APCA` computes them.
 
     Attributes
     ----------
@@ -128,13 +56,13 @@ class NearestSample(ClassifierMixin, BaseEstimator):
     gallery_ : ndarray of shape (n_samples, n_features)
         The training samples, at unit norm for the cosine.
     codes_ : ndarray of shape (n_samples,)
-        Their classes, as indices into `classes_`.
+        Classes of the training samples, as indices into `classes_`.
     effective_metric_ : str
         The metric in use.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     Examples
     --------
@@ -160,7 +88,7 @@ class NearestSample(ClassifierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Keep the training samples.
+        """Store the training samples.
 
         Parameters
         ----------
@@ -209,8 +137,8 @@ class NearestSample(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes) or (n_samples,)
-            Cosines, or minus squared distances. With two classes, that of the
-            second less that of the first.
+            Cosines, or minus squared distances. With two classes, the score of the
+            second minus that of the first.
         """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=np.float64, reset=False)
@@ -221,10 +149,83 @@ class NearestSample(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # An angle about the origin cannot tell all clouds of points apart.
+        # Classes that differ only in the norm of their samples have equal angles.
         tags.classifier_tags.poor_score = self.metric == "cosine"
         return tags
 
     def _check_saved(self, path: Path) -> None:
-        """Every sample is of a class, and every class has a sample."""
+        """Raise unless every sample has a class and every class has a sample."""
         expect_codes(self.codes_, self.classes_.size, path, "codes_")
+
+
+def nearest(queries: Array, gallery: Array, metric: Metric = "cosine") -> Index:
+    """Index of the most similar gallery row; ties go to the lowest index.
+
+    Parameters
+    ----------
+    queries : ndarray of shape (n_queries, n_features)
+        Feature vectors.
+    gallery : ndarray of shape (n_gallery, n_features)
+        Feature vectors. For the cosine they must have unit norm.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        The similarity.
+
+    Returns
+    -------
+    ndarray of shape (n_queries,)
+        Indices of rows of the gallery.
+    """
+    out = np.empty(queries.shape[0], dtype=np.intp)
+    for rows, similarity in _similarities(queries, gallery, metric):
+        out[rows] = similarity.argmax(axis=1)
+    return out
+
+
+def class_similarities(
+    queries: Array,
+    gallery: Array,
+    codes: Index,
+    n_classes: int,
+    metric: Metric = "cosine",
+) -> Array:
+    """Largest similarity to the gallery rows of each class.
+
+    Parameters
+    ----------
+    queries : ndarray of shape (n_queries, n_features)
+        Feature vectors.
+    gallery : ndarray of shape (n_gallery, n_features)
+        Feature vectors. For the cosine they must have unit norm.
+    codes : ndarray of shape (n_gallery,)
+        Class of each gallery row, 0 to n_classes - 1, every class present.
+    n_classes : int
+        Number of classes.
+    metric : {"cosine", "euclidean"}, default="cosine"
+        The similarity.
+
+    Returns
+    -------
+    ndarray of shape (n_queries, n_classes)
+        Cosines, or minus squared distances.
+    """
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=n_classes)
+    starts = np.cumsum(counts) - counts
+    out = np.empty((queries.shape[0], n_classes))
+    for rows, similarity in _similarities(queries, gallery[order], metric):
+        out[rows] = np.maximum.reduceat(similarity, starts, axis=1)
+    return out
+
+
+def _similarities(
+    queries: Array, gallery: Array, metric: Metric
+) -> Iterator[tuple[slice, Array]]:
+    """Chunks of queries, and their similarities to the whole gallery."""
+    step = max(1, _SIMILARITY_BYTES // (8 * gallery.shape[0]))
+    for start in range(0, queries.shape[0], step):
+        rows = slice(start, start + step)
+        part = queries[rows]
+        if metric == "cosine":
+            yield rows, unit_rows(part) @ gallery.T
+        else:
+            yield rows, -squared_distances(part, gallery)

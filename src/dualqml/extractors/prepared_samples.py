@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training samples that come and go: what is computed of each, kept for later fits.
+"""Prepared training samples: results that are kept when people are added or removed.
 
 A fit of DualQML-W needs the inputs of its metric, their tangents, and the products of
-all pairs of samples. None of it depends on what is learnt. A recogniser keeps it, so
-that a person who comes or goes costs little more than the learning.
+all pairs of samples. They do not depend on what is learnt. A recogniser keeps them, so
+that adding or removing a person costs little more than the learning.
 """
 
 import zlib
@@ -20,12 +20,12 @@ from dualqml._typing import Array, Index
 if TYPE_CHECKING:
     from dualqml.extractors.dual_qml_w import DualQMLW
 
-#: Blocks along a side of the matrices of pairs. One who comes or goes changes one
-#: row and one column of them: an eighth of the work.
+#: Number of blocks along each side of the matrices of pairs. Adding or removing a
+#: person changes one row and one column of blocks, which is an eighth of the work.
 _N_BUCKETS = 16
 
-#: Where less of the samples than this is not common to all, products with what is
-#: common would cost too many digits.
+#: Smallest ratio of the variance of the samples to their mean square. If it is smaller,
+#: products of samples that are not centred would lose too many digits.
 _LEAST_VARIANCE = 1e-4
 
 
@@ -36,16 +36,16 @@ class SampleProducts:
     Attributes
     ----------
     gram : ndarray of shape (n_samples, n_samples)
-        Those of the samples, less any common vector.
+        Scalar products of the samples, minus any common vector.
     slopes : ndarray of shape (n_motions, n_samples, n_samples)
-        How a row of `gram` changes when its sample moves.
+        Derivative of each row of `gram` by each motion of its sample.
     """
 
     gram: Array
     slopes: Array
 
     def take(self, rows: Index) -> "SampleProducts":
-        """Those of some of the samples."""
+        """The products of some of the samples."""
         return SampleProducts(
             self.gram[rows[:, None], rows], self.slopes[:, rows[:, None], rows]
         )
@@ -53,18 +53,18 @@ class SampleProducts:
 
 @dataclass(frozen=True, eq=False)
 class PreparedSamples:
-    """Training samples with what is computed of each by itself.
+    """Training samples, and results for each sample alone.
 
     Attributes
     ----------
     inputs : ndarray of shape (n_samples, d)
         Pixels, descriptors or vectors, at unit norm.
     tangents : ndarray of shape (n_motions, n_samples, d) or None
-        How each sample may change; None where nothing is known of that.
+        How each sample changes with each motion; None if they are not images.
     n_features : int
-        Number of features of the samples before.
+        Number of features of the samples before they were prepared.
     known_products : SampleProducts or None
-        Scalar products of the pairs, where they are known already.
+        Scalar products of all pairs, if they are known already.
     """
 
     inputs: Array
@@ -81,7 +81,7 @@ class PreparedSamples:
 
     @classmethod
     def joined(cls, parts: Sequence["PreparedSamples"]) -> "PreparedSamples":
-        """The samples of all parts, one after the other; all of the same kind."""
+        """The samples of all parts, one part after the other."""
         tangents = [part.tangents for part in parts if part.tangents is not None]
         return cls(
             np.concatenate([part.inputs for part in parts]),
@@ -90,18 +90,18 @@ class PreparedSamples:
         )
 
     def products(self) -> SampleProducts:
-        """Scalar products of all pairs; computed now unless they are known."""
+        """Scalar products of all pairs, computed unless they are known."""
         if self.known_products is not None:
             return self.known_products
-        # Without their mean, which says nothing and costs digits.
+        # The mean has no information, and would cost digits.
         centred = self.inputs - self.inputs.mean(axis=0)
         gram = centred @ centred.T
         if self.tangents is None:
             return SampleProducts(gram, np.empty((0, *gram.shape)))
         return SampleProducts(gram, self.tangents @ centred.T)
 
-    def _with_tangents(self) -> Array:
-        """The samples, and then their tangents, one a row."""
+    def _inputs_and_tangents(self) -> Array:
+        """The samples and then their tangents, one per row."""
         rows = self.inputs
         if self.tangents is not None:
             rows = np.concatenate([rows, *self.tangents])
@@ -109,12 +109,12 @@ class PreparedSamples:
 
 
 class ProductCache:
-    """Scalar products of samples that come and go.
+    """Scalar products of samples of subjects that are added and removed.
 
-    Subjects are dealt into buckets by their names, and the products of two buckets
-    are a block. One who comes or goes changes one bucket, and the blocks of the
-    others are kept. A block depends on nobody but who is in its buckets now: what
-    comes out is, to the last bit, what a fresh cache computes.
+    Subjects are assigned to buckets by their names. The products of two buckets are
+    a block. Adding or removing a subject changes one bucket, and the blocks of the
+    other buckets are kept. A block depends only on the subjects that are in its
+    buckets now, so the result equals that of a new cache to the last bit.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class ProductCache:
         self._blocks: dict[tuple[int, int], Array] = {}
 
     def forget(self, subject: str) -> None:
-        """Drop all that was computed with the samples of a subject."""
+        """Delete everything that was computed with the samples of a subject."""
         self._drop(_bucket_of(subject))
 
     def joined(
@@ -138,11 +138,11 @@ class ProductCache:
         Returns
         -------
         samples : PreparedSamples
-            Bucket after bucket. The tangents are left out: the products have all
-            that is needed of them. Samples that are nearly equal come without
-            products, with their tangents.
+            The samples, bucket after bucket, with products and without tangents, as
+            the products contain what is needed of them. If the samples are nearly
+            equal, they have tangents and no products.
         order : ndarray of int of shape (n_samples,)
-            Where each of them stands if the subjects follow one another as given.
+            Index of each sample if the subjects are joined in the given order.
         """
         self._update(parts)
         order = _bucket_order(parts)
@@ -155,8 +155,8 @@ class ProductCache:
         del stacked
         # The two products of a pair may differ in the last bit.
         gram = (products[0] + products[0].T) / 2.0
-        square = float(np.trace(gram)) / len(gram)
-        if square - float(gram.mean()) < _LEAST_VARIANCE * square:
+        mean_square = float(np.trace(gram)) / len(gram)
+        if mean_square - float(gram.mean()) < _LEAST_VARIANCE * mean_square:
             whole = PreparedSamples.joined(list(parts.values()))
             return whole.take(order), order
         known = SampleProducts(gram, products[1:])
@@ -165,7 +165,7 @@ class ProductCache:
         return PreparedSamples(inputs, None, n_features, known), order
 
     def _update(self, parts: Mapping[str, PreparedSamples]) -> None:
-        """Compute the blocks of buckets in which anything has changed."""
+        """Compute the blocks of all buckets that have changed."""
         present: dict[int, dict[str, PreparedSamples]] = {}
         for subject, samples in parts.items():
             present.setdefault(_bucket_of(subject), {})[subject] = samples
@@ -184,7 +184,9 @@ class ProductCache:
                 bucket: PreparedSamples.joined(list(members.values()))
                 for bucket, members in present.items()
             }
-            moved = {bucket: own._with_tangents() for bucket, own in buckets.items()}
+            moved = {
+                bucket: own._inputs_and_tangents() for bucket, own in buckets.items()
+            }
             for i, j in missing:
                 products = moved[i] @ buckets[j].inputs.T
                 n_samples = buckets[i].inputs.shape[0]
@@ -196,19 +198,8 @@ class ProductCache:
             del self._blocks[pair]
 
 
-def _bucket_of(subject: str) -> int:
-    return zlib.crc32(subject.encode()) % _N_BUCKETS
-
-
-def _bucket_order(parts: Mapping[str, PreparedSamples]) -> Index:
-    """Rows of the subjects one after the other, in the order of their buckets."""
-    counts = [part.inputs.shape[0] for part in parts.values()]
-    buckets = np.repeat([_bucket_of(subject) for subject in parts], counts)
-    return np.argsort(buckets, kind="stable")
-
-
 def prepare_samples(model: "DualQMLW", X: ArrayLike) -> PreparedSamples:
-    """Compute what a fit needs of each training sample by itself.
+    """Compute what a fit needs and what does not depend on the other samples.
 
     Parameters
     ----------
@@ -220,7 +211,7 @@ def prepare_samples(model: "DualQMLW", X: ArrayLike) -> PreparedSamples:
     Returns
     -------
     PreparedSamples
-        For `fit_prepared`. Parts can be joined and taken apart.
+        Samples for `fit_prepared`. They can be joined, and some can be taken.
     """
     model._validate_params()
     return model._metric(1.0, 1.0)._prepare(check_array(X, dtype=np.float64))
@@ -241,7 +232,7 @@ def needs_products(model: "DualQMLW", n_samples: int, n_inputs: int) -> bool:
     Returns
     -------
     bool
-        If False, the tangents themselves are needed.
+        If False, `fit_prepared` needs the tangents.
     """
     return model._metric(1.0, 1.0)._uses_products(n_samples, n_inputs)
 
@@ -249,14 +240,15 @@ def needs_products(model: "DualQMLW", n_samples: int, n_inputs: int) -> bool:
 def fit_prepared(
     model: "DualQMLW", samples: PreparedSamples, y: ArrayLike
 ) -> "DualQMLW":
-    """Fit to samples that have been prepared; the same as ``model.fit``.
+    """Fit to prepared samples, with the same result as ``model.fit``.
 
     Parameters
     ----------
     model : DualQMLW
         The estimator.
     samples : PreparedSamples
-        From `prepare_samples` with the same `image_shape`, `kappa` and `descriptor`.
+        Samples from `prepare_samples`, for the same `image_shape`, `kappa` and
+        `descriptor`.
     y : array-like of shape (n_samples,)
         Class labels, at least two different ones.
 
@@ -295,6 +287,17 @@ def metric_inputs(model: "DualQMLW", rows: Array) -> Array:
     Returns
     -------
     ndarray of shape (n_samples, n_inputs)
-        What the metric projects.
+        The inputs.
     """
     return model.metric_._inputs(rows)
+
+
+def _bucket_of(subject: str) -> int:
+    return zlib.crc32(subject.encode()) % _N_BUCKETS
+
+
+def _bucket_order(parts: Mapping[str, PreparedSamples]) -> Index:
+    """Indices of all samples, sorted by bucket."""
+    counts = [part.inputs.shape[0] for part in parts.values()]
+    buckets = np.repeat([_bucket_of(subject) for subject in parts], counts)
+    return np.argsort(buckets, kind="stable")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Choice of parameters by how well held-out training samples are recognised.
+"""Choose parameters by how well held-out training samples are recognised.
 
-The folds imitate recognition, and the loss is the logarithm of the rank.
+The folds imitate recognition, and the loss is the logarithm of the rank of the true
+class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,244 +38,39 @@ from dualqml._sklearn import _fit_context, class_codes, one_blas_thread
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DualQMLError
 
-#: Deal folds again until so many samples were held out, but not too often; and
-#: leave the rest of the folds when they were.
-_ENOUGH_PROBES = 400
-_MOST_DEALS = 4
-
 ParamGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
 
-
-@dataclass(frozen=True)
-class RecognitionFold:
-    """A fold that imitates recognition: what to learn from, whom to know, whom to ask.
-
-    Attributes
-    ----------
-    train : ndarray of int
-        Samples to learn a metric or features from: all that are not held out,
-        in rising order.
-    gallery : ndarray of int
-        Those of them to compare with, every class one sample short.
-    held_out : ndarray of int
-        The samples to recognise.
-    """
-
-    train: Index
-    gallery: Index
-    held_out: Index
-
-    @property
-    def galleries(self) -> list[Index]:
-        """The gallery, and the whole training set where that is much larger.
-
-        Neither is what the final model will have. In the first every class is
-        one sample short, which is fair but asks for more regularisation than
-        the final model needs; in the second only the class of the probe is.
-        Parameters do best on the average of both, while a choice between rules
-        that compare different things should be fair.
-        """
-        if self.gallery.size > 0.9 * self.train.size:
-            return [self.gallery]
-        return [self.gallery, self.train]
-
-
-def spread_folds(
-    codes: Index, n_folds: int, random_state: int | np.random.RandomState | None
-) -> list[tuple[Index, Index]]:
-    """Random folds of equal size that keep a class's samples apart.
-
-    The samples of a class go to different folds as far as possible, so that a
-    class of two samples is never left out of training. A class of one sample
-    cannot be recognised without it: such samples are never held out.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n_samples,)
-        Class of each sample, 0 to n_classes - 1.
-    n_folds : int
-        Number of folds wanted; no more are made than there are samples that
-        can be held out, and fewer than two folds are an error.
-    random_state : int, RandomState instance or None
-        Source of the shuffle.
-
-    Returns
-    -------
-    list of (train, held_out)
-        Index arrays, one pair for each fold.
-    """
-    rng = check_random_state(random_state)
-    counts = np.bincount(codes)
-    shuffled = rng.permutation(codes.size)
-    order = shuffled[np.argsort(codes[shuffled], kind="stable")]
-    order = order[counts[codes[order]] > 1]
-    n_folds = min(n_folds, order.size)
-    if n_folds < 2:
-        raise ValueError(
-            "Cross-validation needs a class with at least 2 samples; every class "
-            "has one. Choose lam yourself and use DualQMLClassifier."
-        )
-    # Dealt out in class order like cards: consecutive samples of one class
-    # land in different folds.
-    fold = np.full(codes.size, -1)
-    fold[order] = np.arange(order.size) % n_folds
-    return [
-        (np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)
-    ]
-
-
-def recognition_folds(
-    codes: Index, random_state: int | np.random.RandomState | None
-) -> list[RecognitionFold]:
-    """Folds in which every class has lost a sample from the gallery.
-
-    Where the class of a probe has one sample less than the others, scores that
-    grow with the number of samples are judged wrongly; with two samples a
-    class the fault is large. So each class of several samples that lost none
-    to the fold leaves out one at random from the gallery. It stays among the
-    samples to learn from.
-
-    Ten folds where classes have two samples, else five. Few probes judge badly
-    and very many cost time: folds are dealt anew until some hundreds of samples
-    have been held out, and the rest of them is left when there are enough.
-
-    Parameters
-    ----------
-    codes : ndarray of shape (n_samples,)
-        Class of each sample, 0 to n_classes - 1.
-    random_state : int, RandomState instance or None
-        Source of the shuffles.
-
-    Returns
-    -------
-    list of RecognitionFold
-        The folds.
-    """
-    rng = check_random_state(random_state)
-    counts = np.bincount(codes)
-    n_folds = 10 if np.median(counts) <= 2 else 5
-    n_deals = _MOST_DEALS if codes.size <= _ENOUGH_PROBES // 2 else 1
-    folds: list[RecognitionFold] = []
-    n_probes = 0
-    for _ in range(n_deals):
-        for train, held_out in spread_folds(codes, n_folds, rng):
-            if n_probes >= _ENOUGH_PROBES:
-                return folds
-            n_probes += held_out.size
-            untouched = np.setdiff1d(np.flatnonzero(counts > 1), codes[held_out])
-            shuffled = rng.permutation(train)
-            _, first = np.unique(codes[shuffled], return_index=True)
-            spared = shuffled[first][np.isin(codes[shuffled[first]], untouched)]
-            folds.append(RecognitionFold(train, np.setdiff1d(train, spared), held_out))
-    return folds
-
-
-def rank_loss(scores: Array, codes: Index) -> Array:
-    """Logarithm of the rank of the true class, 0 where it comes first.
-
-    Far less noisy than the error rate: how badly a probe is missed counts too.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_samples, n_classes)
-        Similarities.
-    codes : ndarray of shape (n_samples,)
-        True classes.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        ``log(1 + number of other classes with a score as large or larger)``: a
-        tie is no recognition.
-    """
-    true = np.take_along_axis(scores, codes[:, None], axis=1)
-    return np.asarray(np.log((scores >= true).sum(axis=1)))
-
-
-def search_results(
-    candidates: list[dict[str, Any]], scores: Array, splits: Array | None = None
-) -> dict[str, Any]:
-    """The `cv_results_` of a search, under the names that scikit-learn uses.
-
-    Parameters
-    ----------
-    candidates : list of dict
-        Parameters that were tried.
-    scores : ndarray of shape (n_candidates,)
-        The mean score of each; the larger, the better.
-    splits : ndarray of shape (n_folds, n_candidates), optional
-        The scores on each fold.
-
-    Returns
-    -------
-    dict
-        "params", "mean_test_score" and "rank_test_score"; with `splits` also
-        "std_test_score" and "split0_test_score" and so on.
-    """
-    results: dict[str, Any] = {
-        "params": candidates,
-        "mean_test_score": scores,
-        # As scikit-learn: equal candidates share the lowest rank.
-        "rank_test_score": rankdata(-scores, method="min").astype(np.int64)
-        if np.isfinite(scores).any()
-        else np.ones(scores.size, dtype=np.int64),
-    }
-    if splits is not None:
-        results["std_test_score"] = splits.std(axis=0)
-        for fold, own in enumerate(splits):
-            results[f"split{fold}_test_score"] = own
-    return results
-
-
-def check_search_results(results: dict[str, Any], path: Path) -> None:
-    """Raise if the results of a search do not have a value for each candidate.
-
-    Parameters
-    ----------
-    results : dict
-        The `cv_results_` of an estimator that was loaded.
-    path : tuple of str
-        Where the estimator is, for messages.
-
-    Raises
-    ------
-    ValueProblem
-        A list or an array has another length than the list of candidates.
-    """
-    candidates = results.get("params")
-    n_candidates = len(candidates) if isinstance(candidates, list) else 0
-    expect(n_candidates > 0, path, "cv_results_", "does not have the list 'params'")
-    for name, values in results.items():
-        each = np.shape(values) == (n_candidates,)
-        what = f"does not have a {name} for each candidate"
-        expect(name == "params" or each, path, "cv_results_", what)
+#: Folds are made until this number of samples have been held out.
+_ENOUGH_PROBES = 400
+#: Most times that the samples are shuffled and split into folds.
+_MOST_SHUFFLES = 4
 
 
 class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Choose the parameters of a classifier by the ranks of the true classes.
 
-    Made for classes of a few samples, where error rates on held-out samples
-    are too coarse to tell candidates apart: the loss of a sample is
-    ``log(1 + number of classes that score as high as the true one or higher)``. It is
-    averaged over two galleries of each fold: one in which all classes have lost
-    a sample, so that the class asked for has no fewer than the others, and one
-    with all samples that are not held out.
+    It is made for classes of a few samples, where error rates on held-out samples
+    are too coarse to compare candidates. The loss of a sample is
+    ``log(1 + number of other classes that score at least as high as the true one)``.
+    It is averaged over two galleries of each fold. In the first gallery, all classes
+    have one sample less, not only the class of the held-out sample. The second
+    gallery has all samples that are not held out.
 
     Read more in the :ref:`user guide <competitors>`.
 
     Parameters
     ----------
     estimator : estimator object
-        A classifier with `decision_function`. Of a pipeline, the steps before
-        the last learn from all training samples of a fold, and the last from
-        the gallery. Any other classifier is fitted to the gallery.
+        A classifier with `decision_function`. In a pipeline, the steps before the
+        last are fitted to all training samples of a fold, and the last step to the
+        gallery. Any other classifier is fitted to the gallery.
     param_grid : dict or list of dict
-        Values to try of each parameter, by name, in all combinations; as in
+        Values to try for each parameter, by name, in all combinations, as in
         :class:`sklearn.model_selection.GridSearchCV`.
     random_state : int, RandomState instance or None, default=None
-        Shuffles of the folds.
+        Seed of the folds.
     n_jobs : int, default=None
-        Threads over candidates and folds.
+        Number of threads over candidates and folds.
 
     Attributes
     ----------
@@ -283,19 +79,19 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     best_estimator_ : estimator object
         The classifier with the chosen parameters, fitted to all samples.
     best_params_ : dict
-        The candidate of the lowest loss, the first if several are equal.
+        The candidate with the lowest loss, the first if several are equal.
     best_score_ : float
-        Its mean score: minus the mean loss.
+        Mean score of the chosen candidate: minus its mean loss.
     cv_results_ : dict
-        "params", the list of candidates, and arrays with a value for each of them:
+        "params", the list of candidates, and arrays with one value per candidate:
         "loss", the mean loss over all held-out samples, "mean_test_score", minus
-        the loss, and "rank_test_score", 1 for the best. The loss is infinite where
-        the classifier cannot be fitted. It is NaN where every class has one
-        sample: then nothing can be held out, and the first candidate is taken.
+        the loss, and "rank_test_score", 1 for the best. The loss is infinite if the
+        classifier cannot be fitted. It is NaN if every class has one sample: then
+        nothing can be held out, and the first candidate is chosen.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     Examples
     --------
@@ -312,7 +108,7 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "estimator": "no_validation",  # it speaks for itself when it is fitted
+        "estimator": "no_validation",  # it validates itself when it is fitted
         "param_grid": [dict, list],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
@@ -342,10 +138,10 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    # The parameters of the classifier are still to be validated.
+    # The parameters of the classifier have not been validated yet.
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Choose the parameters and fit with them to all samples.
+        """Choose the parameters, and fit the classifier with them to all samples.
 
         Parameters
         ----------
@@ -374,7 +170,7 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Classes that the classifier with the chosen parameters decides for.
+        """Predict classes with the chosen parameters.
 
         Parameters
         ----------
@@ -390,7 +186,7 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return np.asarray(self.best_estimator_.predict(data))
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Scores of the classes by the classifier with the chosen parameters.
+        """Scores of all classes with the chosen parameters.
 
         Parameters
         ----------
@@ -400,7 +196,7 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes) or (n_samples,)
-            Scores; with two classes, a single one for the second.
+            Scores. With two classes there is one score, for the second class.
         """
         data = self._checked(X)
         return np.asarray(self.best_estimator_.decision_function(data))
@@ -410,7 +206,7 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
 
     def _candidate(self, params: Mapping[str, Any]) -> Any:
-        # Values may be estimators themselves, and must not be shared.
+        # Values may be estimators, which candidates must not share.
         return clone(self.estimator).set_params(**clone(dict(params), safe=False))
 
     def _losses(
@@ -420,12 +216,12 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         target: NDArray[Any],
         codes: Index,
     ) -> Array:
-        """Mean loss of each candidate; infinite where a fold cannot be fitted."""
+        """Mean loss of each candidate; infinite if a fold cannot be fitted."""
         folds = recognition_folds(codes, self.random_state)
         models = [self._candidate(params) for params in candidates]
-        # Threads of our own and of BLAS together would only collide.
-        alone = self.n_jobs is None or self.n_jobs == 1
-        with nullcontext() if alone else one_blas_thread():
+        # Threads over folds and threads of BLAS would slow each other down.
+        one_job = self.n_jobs is None or self.n_jobs == 1
+        with nullcontext() if one_job else one_blas_thread():
             results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
                 delayed(_fold_losses)(model, data, target, codes, fold)
                 for model in models
@@ -450,7 +246,7 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return tags
 
     def _check_saved(self, path: Path) -> None:
-        """The best estimator knows the features and classes of the search."""
+        """Raise if the best estimator has other features or classes than the search."""
         best = self.best_estimator_
         found, wanted = getattr(best, "n_features_in_", None), self.n_features_in_
         if found is not None:
@@ -463,6 +259,213 @@ class RankSearchCV(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_search_results(self.cv_results_, path)
 
 
+@dataclass(frozen=True)
+class RecognitionFold:
+    """A fold that imitates recognition: training samples, gallery and probes.
+
+    Attributes
+    ----------
+    train : ndarray of int
+        Samples to learn a metric or features from: all samples that are not held
+        out, in ascending order.
+    gallery : ndarray of int
+        Training samples to compare with. Every class has one sample less.
+    held_out : ndarray of int
+        The samples to recognise (probes).
+    """
+
+    train: Index
+    gallery: Index
+    held_out: Index
+
+    @property
+    def galleries(self) -> list[Index]:
+        """The gallery, and the whole training set if that is much larger.
+
+        Neither equals the gallery of the final model. In the first, every class has
+        one sample less. This is fair, but needs more regularisation than the final
+        model. In the second, only the class of the probe has one sample less.
+        Parameters are best chosen by the average of both. A choice between rules that
+        compare different things should be fair, so it uses only the first.
+        """
+        if self.gallery.size > 0.9 * self.train.size:
+            return [self.gallery]
+        return [self.gallery, self.train]
+
+
+def spread_folds(
+    codes: Index, n_folds: int, random_state: int | np.random.RandomState | None
+) -> list[tuple[Index, Index]]:
+    """Random folds of equal size that separate the samples of each class.
+
+    The samples of a class are put into different folds as far as possible, so that a
+    class of two samples is always in the training set. The only sample of a class is
+    never held out.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        Class of each sample, 0 to n_classes - 1.
+    n_folds : int
+        Number of folds, at most the number of samples that can be held out. Fewer
+        than two folds raise an error.
+    random_state : int, RandomState instance or None
+        Seed of the shuffle.
+
+    Returns
+    -------
+    list of (train, held_out)
+        Index arrays, one pair per fold.
+    """
+    rng = check_random_state(random_state)
+    counts = np.bincount(codes)
+    shuffled = rng.permutation(codes.size)
+    order = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    order = order[counts[codes[order]] > 1]
+    n_folds = min(n_folds, order.size)
+    if n_folds < 2:
+        raise ValueError(
+            "Cross-validation needs a class with at least 2 samples; every class "
+            "has one. Choose lam yourself and use DualQMLClassifier."
+        )
+    # The samples are sorted by class, so consecutive samples of one class go to
+    # different folds.
+    fold = np.full(codes.size, -1)
+    fold[order] = np.arange(order.size) % n_folds
+    return [
+        (np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)
+    ]
+
+
+def recognition_folds(
+    codes: Index, random_state: int | np.random.RandomState | None
+) -> list[RecognitionFold]:
+    """Folds in which every class has one sample less in the gallery.
+
+    If only the class of a probe had one sample less, scores that grow with the
+    number of samples would be judged wrongly. With two samples per class the error
+    is large. So of each class of several samples without a held-out sample, one
+    random sample is left out of the gallery. It stays in the training set.
+
+    There are ten folds if classes have two samples, else five. Few probes give a
+    noisy loss, and very many cost time. So the samples are shuffled and split again
+    until some hundreds of samples have been held out, and folds after that are not
+    used.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        Class of each sample, 0 to n_classes - 1.
+    random_state : int, RandomState instance or None
+        Seed of the shuffles.
+
+    Returns
+    -------
+    list of RecognitionFold
+        The folds.
+    """
+    rng = check_random_state(random_state)
+    counts = np.bincount(codes)
+    n_folds = 10 if np.median(counts) <= 2 else 5
+    n_shuffles = _MOST_SHUFFLES if codes.size <= _ENOUGH_PROBES // 2 else 1
+    folds: list[RecognitionFold] = []
+    n_probes = 0
+    for _ in range(n_shuffles):
+        for train, held_out in spread_folds(codes, n_folds, rng):
+            if n_probes >= _ENOUGH_PROBES:
+                return folds
+            n_probes += held_out.size
+            untouched = np.setdiff1d(np.flatnonzero(counts > 1), codes[held_out])
+            shuffled = rng.permutation(train)
+            _, first = np.unique(codes[shuffled], return_index=True)
+            left_out = shuffled[first][np.isin(codes[shuffled[first]], untouched)]
+            gallery = np.setdiff1d(train, left_out)
+            folds.append(RecognitionFold(train, gallery, held_out))
+    return folds
+
+
+def rank_loss(scores: Array, codes: Index) -> Array:
+    """Logarithm of the rank of the true class, 0 if it comes first.
+
+    It is far less noisy than the error rate, as it also measures how bad an error
+    is.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_classes)
+        Similarities.
+    codes : ndarray of shape (n_samples,)
+        True classes.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        ``log(1 + number of other classes with a score at least as large)``. A tie
+        counts as an error.
+    """
+    true = np.take_along_axis(scores, codes[:, None], axis=1)
+    return np.asarray(np.log((scores >= true).sum(axis=1)))
+
+
+def search_results(
+    candidates: list[dict[str, Any]], scores: Array, splits: Array | None = None
+) -> dict[str, Any]:
+    """The `cv_results_` of a search, under the names that scikit-learn uses.
+
+    Parameters
+    ----------
+    candidates : list of dict
+        The parameters that were tried.
+    scores : ndarray of shape (n_candidates,)
+        The mean score of each candidate; the larger, the better.
+    splits : ndarray of shape (n_folds, n_candidates), optional
+        The scores of each fold.
+
+    Returns
+    -------
+    dict
+        "params", "mean_test_score" and "rank_test_score"; with `splits` also
+        "std_test_score" and "split0_test_score" and so on.
+    """
+    results: dict[str, Any] = {
+        "params": candidates,
+        "mean_test_score": scores,
+        # As in scikit-learn, candidates with equal scores share the lowest rank.
+        "rank_test_score": rankdata(-scores, method="min").astype(np.int64)
+        if np.isfinite(scores).any()
+        else np.ones(scores.size, dtype=np.int64),
+    }
+    if splits is not None:
+        results["std_test_score"] = splits.std(axis=0)
+        for fold, own in enumerate(splits):
+            results[f"split{fold}_test_score"] = own
+    return results
+
+
+def check_search_results(results: dict[str, Any], path: Path) -> None:
+    """Raise if the results of a search do not have one value per candidate.
+
+    Parameters
+    ----------
+    results : dict
+        The `cv_results_` of an estimator that was loaded.
+    path : tuple of str
+        Where the estimator is, for messages.
+
+    Raises
+    ------
+    ValueProblem
+        A list or an array has another length than the list of candidates.
+    """
+    candidates = results.get("params")
+    n_candidates = len(candidates) if isinstance(candidates, list) else 0
+    expect(n_candidates > 0, path, "cv_results_", "does not have the list 'params'")
+    for name, values in results.items():
+        one_each = np.shape(values) == (n_candidates,)
+        what = f"does not have a {name} for each candidate"
+        expect(name == "params" or one_each, path, "cv_results_", what)
+
+
 def _fold_losses(
     model: Any,
     data: NDArray[np.floating],
@@ -470,7 +473,7 @@ def _fold_losses(
     codes: Index,
     fold: RecognitionFold,
 ) -> Array | Exception:
-    """Losses of the held-out samples, or why there are none."""
+    """Losses of the held-out samples, or the error if the fit fails."""
     try:
         all_scores = _fold_scores(clone(model), data, target, fold)
     except (ValueError, DualQMLError) as error:
@@ -486,11 +489,11 @@ def _fold_losses(
 def _fold_scores(
     model: Any, data: NDArray[np.floating], target: NDArray[Any], fold: RecognitionFold
 ) -> list[Array]:
-    """Scores of all classes for the held-out samples, with each gallery."""
+    """Scores of all classes for the held-out samples, one array per gallery."""
     if isinstance(model, Pipeline) and len(model) > 1:
         extractor, model = model[:-1], model[-1]
         extractor.fit(data[fold.train], target[fold.train])
-        # Held-out samples are not learnt from; transforming all is simplest.
+        # The fit does not use held-out samples. Transforming all samples is simplest.
         data = extractor.transform(data)
     return [
         np.asarray(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whitened, unit-norm coordinates in a within-class metric."""
+"""WithinMetric: whitened coordinates of unit norm in a within-class metric."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -16,9 +16,9 @@ from dualqml._saved_state import (
     VECTOR,
     Path,
     Saved,
-    asked,
     expect,
     expect_equal,
+    from_parameters,
     instance_of,
 )
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor
@@ -36,183 +36,31 @@ from dualqml.images.descriptors import local_descriptors
 from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
 from dualqml.images.tangents import tangent_features, tangent_images
 
-#: Below this weight, a sum with the prior has too few digits of it.
-_LEAST_RHO = 1e-7
-
 KernelChoice = Literal["auto", "rbf", "linear"]
 Descriptor = Literal["local"]
 
-#: kernel="auto" is linear above this.
+#: Largest number of samples for which kernel="auto" is "rbf".
 _MOST_KERNEL_SAMPLES = 3000
 
-
-def whitened_at(
-    learnt: LearntCoordinates, codes: Index, *, kappa: float, rho: float
-) -> tuple[Array, Array]:
-    """Training samples and the projector in the metric of one rho.
-
-    Parameters
-    ----------
-    learnt : LearntCoordinates
-        Coordinates of the training samples.
-    codes : ndarray of shape (n_train,)
-        Their classes, each class with at least one sample.
-    kappa : float
-        Share of the tangents in the prior, where there are any.
-    rho : float
-        Weight of the prior.
-
-    Returns
-    -------
-    training : ndarray of shape (n_train, d)
-        The training samples as ``F^-1 a``, where ``F F' = S_rho``.
-    coefficients : ndarray
-        The projector to the same.
-    """
-    factor = None
-    if rho >= _LEAST_RHO:
-        factor = _metric_factor(learnt, codes, kappa, rho)
-    if factor is None:
-        spectrum = within_spectrum(learnt, codes, kappa)
-        scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
-        return learnt.training @ scaled, learnt.projector @ scaled
-    training, coefficients = (
-        solve_triangular(factor, rows.T, lower=True, check_finite=False).T
-        for rows in (learnt.training, learnt.projector)
-    )
-    return training, coefficients
-
-
-def _metric_factor(
-    learnt: LearntCoordinates, codes: Index, kappa: float, rho: float
-) -> Array | None:
-    """The Cholesky factor of S_rho; None where rounding has made it indefinite."""
-    contrasts = _unit_contrasts(learnt.training, codes)
-    metric = contrasts.T @ contrasts
-    if _has_motions(learnt, kappa):
-        metric += rho * _prior(learnt, kappa)
-    else:
-        metric[np.diag_indices(len(metric))] += rho / len(metric)
-    # The matrix is symmetric: its transpose is in the order of LAPACK.
-    factor, failed = dpotrf(metric.T, lower=1, overwrite_a=1)
-    return None if failed else np.asarray(factor)
-
-
-@dataclass(frozen=True)
-class WithinSpectrum:
-    """Eigenvalues and eigenvectors of S_w relative to the prior B.
-
-    Attributes
-    ----------
-    variances : ndarray of shape (d,)
-        The eigenvalues w, in rising order.
-    directions : ndarray of shape (d, d)
-        The eigenvectors E, one a column: E'BE = I and E'S_w E = diag(w).
-    """
-
-    variances: Array
-    directions: Array
-
-    def whitened(self, projected: Array, rho: float) -> Array:
-        """Rows E'a brought to the metric S_w + rho B, and to unit norm."""
-        return unit_rows(projected / np.sqrt(self.variances + rho))
-
-
-def within_spectrum(
-    learnt: LearntCoordinates, codes: Index, kappa: float
-) -> WithinSpectrum:
-    """Solve the generalised eigenproblem that serves every rho.
-
-    Parameters
-    ----------
-    learnt : LearntCoordinates
-        Coordinates of the training samples.
-    codes : ndarray of shape (n_train,)
-        Their classes, each class with at least one sample.
-    kappa : float
-        Share of the tangents in the prior, where there are any.
-
-    Returns
-    -------
-    WithinSpectrum
-        The common spectrum. All variances are zero where no class varies.
-    """
-    contrasts = _unit_contrasts(learnt.training, codes)
-    size = contrasts.shape[1]
-    if not _has_motions(learnt, kappa):
-        variances, directions = np.linalg.eigh(size * (contrasts.T @ contrasts))
-        directions *= np.sqrt(size)
-    else:
-        prior = _prior(learnt, kappa)
-        if 2 * len(contrasts) <= size:
-            variances, directions = _low_rank_eigh(contrasts, prior)
-        else:
-            variances, directions = eigh(
-                contrasts.T @ contrasts, prior, overwrite_a=True, overwrite_b=True
-            )
-    return WithinSpectrum(np.maximum(variances, 0.0), directions)
-
-
-def _unit_contrasts(A: Array, codes: Index) -> Array:
-    """Rows H with H'H = S_w, of trace 1; none where no class varies."""
-    contrasts = within_contrasts(A, codes)
-    total = float(np.vdot(contrasts, contrasts))
-    # Differences of equal rows are not exact.
-    if total <= 1e-20 * np.einsum("ij,ij->", A, A):
-        return contrasts[:0]
-    contrasts /= np.sqrt(total)
-    return contrasts
-
-
-def _has_motions(learnt: LearntCoordinates, kappa: float) -> bool:
-    return learnt.tangent_scatter is not None and kappa > 0.0
-
-
-def _prior(learnt: LearntCoordinates, kappa: float) -> Array:
-    """The prior B, for images."""
-    assert learnt.tangent_scatter is not None
-    prior = kappa * learnt.tangent_scatter
-    # kappa = 1 leaves motions that no sample shows without a prior.
-    prior[np.diag_indices(len(prior))] += max(1.0 - kappa, 1e-6) / len(prior)
-    return np.asarray(prior)
-
-
-def _low_rank_eigh(factor: Array, prior: Array) -> tuple[Array, Array]:
-    """Generalised eigenproblem of F'F relative to the prior, for a low F.
-
-    With few samples a class, most directions have no variance within classes, and
-    any basis of them serves: a QR factorisation of the rows of F finds it, and the
-    eigenproblem that is left has the size of F's rows.
-    """
-    lower = cholesky(prior, lower=True, overwrite_a=True, check_finite=False)
-    rows = solve_triangular(lower, factor.T, lower=True, check_finite=False)
-    basis, triangle = qr(rows, overwrite_a=True, check_finite=False)
-    rank = len(factor)
-    triangle = triangle[:rank]
-    variances, vectors = np.linalg.eigh(triangle @ triangle.T)
-    # Rising order: the directions without variance come first.
-    ordered = np.concatenate([basis[:, rank:], basis[:, :rank] @ vectors], axis=1)
-    directions = solve_triangular(
-        lower, ordered, lower=True, trans="T", check_finite=False
-    )
-    return np.concatenate([np.zeros(len(prior) - rank), variances]), directions
+#: For a smaller weight, a sum with the prior would lose too many digits of the prior.
+_LEAST_RHO = 1e-7
 
 
 class WithinMetric(SupervisedExtractor):
     r"""Coordinates in which the differences within classes are small.
 
-    Samples are scaled to unit norm and placed in principal coordinates a, of
-    a wide Gaussian kernel or linear. The metric
+    Samples are scaled to unit norm. Then their principal coordinates a are computed,
+    linear or those of a wide Gaussian kernel. The metric
 
     .. math::
 
         S_\rho = S_w + \rho \, [(1 - \kappa) I / d + \kappa S_{tan}]
 
-    holds the pooled within-class scatter :math:`S_w` and a prior, all of
-    trace 1; for images the prior knows that small affine motions (shifts,
-    zoom, rotation, shears) do not change a person. The features are
-    :math:`S_\rho^{-1/2} a`, scaled to unit norm: directions in which one
-    person's images differ count little. Use it in front of any classifier;
+    is the sum of the pooled within-class scatter :math:`S_w` and a prior, all of
+    trace 1. For images, the prior contains small affine motions (shifts, zoom,
+    rotation, shears), which do not change a person. The features are
+    :math:`S_\rho^{-1/2} a`, scaled to unit norm: directions in which images of one
+    person differ get a small weight. It can be used before any classifier.
     :class:`DualQMLW` is quadratic matrix learning in this metric.
 
     Read more in the :ref:`user guide <dual_qml_w>`.
@@ -220,24 +68,24 @@ class WithinMetric(SupervisedExtractor):
     Parameters
     ----------
     rho : float, default=0.1
-        Weight of the prior beside the within-class scatter.
+        Weight of the prior relative to the within-class scatter.
     kernel : {"auto", "rbf", "linear"}, default="auto"
-        Coordinates of ``exp(-|x - y|^2 / (2 s2))`` or of the samples as they
-        are. The kernel is a little better and needs time and memory for a
-        matrix of all pairs of samples: "auto" is "rbf" up to 3000 samples,
-        then "linear".
+        Coordinates of the kernel ``exp(-|x - y|^2 / (2 s2))`` or of the samples as
+        they are. The kernel is a little better, but needs time and memory for a
+        matrix of all pairs of samples. "auto" is "rbf" up to 3000 samples, then
+        "linear".
     width : float, default=16.0
         The s2 of "rbf", in units of the median squared distance between
-        training samples. Wide, so that the kernel is nearly linear.
+        training samples. The default is wide: the kernel is nearly linear.
     image_shape : tuple of int, default=None
         Height and width of the images in the rows of X. None means that the
         rows are not images, or with a `descriptor` that they are square images
         of at least 8 x 8 pixels.
     kappa : float, default=0.2
-        Share of the affine motions in the prior, for images.
+        Weight of the affine motions in the prior, from 0 to 1, for images.
     descriptor : {"local"}, default=None
-        "local" replaces images by their :class:`LocalDescriptors`; motions are
-        followed through them. None takes the rows as they are.
+        "local" replaces images by their :class:`LocalDescriptors`, and motions of
+        images by changes of the descriptors. None uses the rows as they are.
 
     Attributes
     ----------
@@ -248,22 +96,22 @@ class WithinMetric(SupervisedExtractor):
     mean_ : ndarray of shape (n_features,) or None
         Mean of the training samples, for linear coordinates.
     coefficients_ : ndarray of shape (n_samples or n_features, n_components)
-        From the centred row of the kernel, or the centred sample, to the
-        features before they are scaled to unit norm.
+        The linear map from the centred row of the kernel, or from the centred
+        sample, to the features before they are scaled to unit norm.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of features seen during fit, where X has string names.
+        Names of features seen during fit, if X has string names.
 
     See Also
     --------
     DualQMLW : Quadratic matrix learning in this metric.
-    DualQMLWCV : The same with everything chosen by cross-validation.
+    DualQMLWCV : The same with parameters chosen by cross-validation.
 
     Notes
     -----
-    With one sample per class there is no within-class scatter; the prior alone
-    is left, and rho has no effect.
+    With one sample per class there is no within-class scatter. Then only the prior
+    is used, and rho has no effect.
 
     Examples
     --------
@@ -309,16 +157,24 @@ class WithinMetric(SupervisedExtractor):
         self.kappa = kappa
         self.descriptor = descriptor
 
+    @property
+    def n_inputs_(self) -> int:
+        """Number of inputs of the metric, after the descriptor."""
+        if self.kernel_ is not None:
+            return self.kernel_.n_features
+        assert self.mean_ is not None
+        return int(self.mean_.size)
+
     def _fit(self, data: Array, codes: Index) -> None:
         self._learn(self._coordinate_system(self._prepare(data)), codes)
 
     def _learn(self, system: CoordinateSystem, codes: Index) -> Array:
-        """Learn from training samples that have been placed.
+        """Learn from the coordinates of the training samples.
 
         Parameters
         ----------
         system : CoordinateSystem
-            The training samples, from :meth:`_coordinate_system`.
+            Coordinates of the training samples, from :meth:`_coordinate_system`.
         codes : ndarray of shape (n_samples,)
             Their class numbers.
 
@@ -354,18 +210,18 @@ class WithinMetric(SupervisedExtractor):
         return int(self.coefficients_.shape[1])
 
     def _inputs(self, data: Array) -> Array:
-        """Rows at unit norm, through the descriptor if there is one."""
+        """Samples, or their descriptors, scaled to unit norm."""
         if self.descriptor == "local":
             shape = self._shape(data.shape[1])
             return unit_rows(local_descriptors(data, shape))
-        # A single feature has no direction to keep, only its size.
+        # A single feature has no direction, only a size.
         return data if data.shape[1] == 1 else unit_rows(data)
 
     def _shape(self, n_features: int) -> ImageShape:
         return resolved_shape(self.image_shape, n_features, without="descriptor=None")
 
     def _prepare(self, data: Array) -> PreparedSamples:
-        """What is computed of each training sample by itself.
+        """Compute what does not depend on the other training samples.
 
         Parameters
         ----------
@@ -375,9 +231,9 @@ class WithinMetric(SupervisedExtractor):
         Returns
         -------
         PreparedSamples
-            Inputs of the metric and, of images, how they change when moved. With
-            descriptors this is most of the work of a fit, and none of it depends
-            on the other samples: it can be kept when samples come and go.
+            Inputs of the metric and, for images, how they change with small motions.
+            With descriptors this is most of the work of a fit. It can be kept when
+            other samples are added or removed.
         """
         rows = self._inputs(data)
         images = self.image_shape is not None or self.descriptor is not None
@@ -391,7 +247,7 @@ class WithinMetric(SupervisedExtractor):
         return PreparedSamples(rows, tangents, data.shape[1])
 
     def _coordinate_system(self, samples: PreparedSamples) -> CoordinateSystem:
-        """Place training samples.
+        """Compute the coordinate system of training samples.
 
         Parameters
         ----------
@@ -401,7 +257,7 @@ class WithinMetric(SupervisedExtractor):
         Returns
         -------
         CoordinateSystem
-            What all folds and every rho share.
+            The part of the computation that all folds and all rho share.
         """
         n_samples, n_inputs = samples.inputs.shape
         if not self._uses_products(n_samples, n_inputs):
@@ -415,30 +271,175 @@ class WithinMetric(SupervisedExtractor):
         return self.kernel == "rbf" or (self.kernel == "auto" and few)
 
     def _uses_products(self, n_samples: int, n_inputs: int) -> bool:
-        """Whether `system` uses the products of all pairs of samples."""
+        """Whether the coordinate system uses products of all pairs of samples."""
         return self._has_kernel(n_samples) or n_samples <= n_inputs
 
-    @property
-    def n_inputs_(self) -> int:
-        """Number of inputs, after the descriptor."""
-        if self.kernel_ is not None:
-            return self.kernel_.n_features
-        assert self.mean_ is not None
-        return int(self.mean_.size)
-
     def _check_saved(self, path: Path) -> None:
-        """Linear or by a kernel, of inputs as the descriptor makes them."""
+        """Raise if kernel, mean and coefficients do not fit the inputs."""
         kernel, mean = self.kernel_, self.mean_
-        one = (kernel is None) != (mean is None)
-        expect(one, path, "kernel_", "and mean_ are both there, or both not")
+        exactly_one = (kernel is None) != (mean is None)
+        expect(exactly_one, path, "kernel_", "and mean_ are both there, or both not")
         if kernel is not None:
             check_kernel_coefficients(kernel, self.coefficients_, path)
         found = self.n_inputs_
         wanted, source = self.n_features_in_, "n_features_in_"
-        # Pixels are among the descriptors: where there are more, they need no count.
+        # Descriptors contain the pixels. With more pixels than inputs the check fails
+        # anyway, and counting the descriptors could take much memory.
         if self.descriptor is not None and wanted <= found:
-            nobody = np.empty((0, wanted))
-            wanted = asked(lambda: self._inputs(nobody).shape[1], path)
+            no_samples = np.empty((0, wanted))
+            wanted = from_parameters(lambda: self._inputs(no_samples).shape[1], path)
             source = "descriptor"
         name = "mean_" if kernel is None else "kernel_"
         expect_equal(found, wanted, path, name, "inputs", source)
+
+
+def whitened_at(
+    learnt: LearntCoordinates, codes: Index, *, kappa: float, rho: float
+) -> tuple[Array, Array]:
+    """Whiten the training samples and the projector in the metric of one rho.
+
+    Parameters
+    ----------
+    learnt : LearntCoordinates
+        Coordinates of the training samples.
+    codes : ndarray of shape (n_train,)
+        Their classes, each class with at least one sample.
+    kappa : float
+        Weight of the tangents in the prior, if there are any.
+    rho : float
+        Weight of the prior.
+
+    Returns
+    -------
+    training : ndarray of shape (n_train, d)
+        The training samples as ``F^-1 a``, where ``F F' = S_rho``.
+    coefficients : ndarray
+        The projector to these coordinates.
+    """
+    factor = None
+    if rho >= _LEAST_RHO:
+        factor = _metric_factor(learnt, codes, kappa, rho)
+    if factor is None:
+        spectrum = within_spectrum(learnt, codes, kappa)
+        scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
+        return learnt.training @ scaled, learnt.projector @ scaled
+    training, coefficients = (
+        solve_triangular(factor, rows.T, lower=True, check_finite=False).T
+        for rows in (learnt.training, learnt.projector)
+    )
+    return training, coefficients
+
+
+@dataclass(frozen=True)
+class WithinSpectrum:
+    """Eigenvalues and eigenvectors of S_w relative to the prior B.
+
+    Attributes
+    ----------
+    variances : ndarray of shape (d,)
+        The eigenvalues w, in ascending order.
+    directions : ndarray of shape (d, d)
+        The eigenvectors E, one per column: E'BE = I and E'S_w E = diag(w).
+    """
+
+    variances: Array
+    directions: Array
+
+    def whitened(self, projected: Array, rho: float) -> Array:
+        """Rows E'a transformed to the metric S_w + rho B, at unit norm."""
+        return unit_rows(projected / np.sqrt(self.variances + rho))
+
+
+def within_spectrum(
+    learnt: LearntCoordinates, codes: Index, kappa: float
+) -> WithinSpectrum:
+    """Solve the generalised eigenproblem that all values of rho share.
+
+    Parameters
+    ----------
+    learnt : LearntCoordinates
+        Coordinates of the training samples.
+    codes : ndarray of shape (n_train,)
+        Their classes, each class with at least one sample.
+    kappa : float
+        Weight of the tangents in the prior, if there are any.
+
+    Returns
+    -------
+    WithinSpectrum
+        The spectrum. All variances are zero if no class varies.
+    """
+    contrasts = _unit_contrasts(learnt.training, codes)
+    size = contrasts.shape[1]
+    if not _has_motions(learnt, kappa):
+        variances, directions = np.linalg.eigh(size * (contrasts.T @ contrasts))
+        directions *= np.sqrt(size)
+    else:
+        prior = _prior(learnt, kappa)
+        if 2 * len(contrasts) <= size:
+            variances, directions = _low_rank_eigh(contrasts, prior)
+        else:
+            variances, directions = eigh(
+                contrasts.T @ contrasts, prior, overwrite_a=True, overwrite_b=True
+            )
+    return WithinSpectrum(np.maximum(variances, 0.0), directions)
+
+
+def _metric_factor(
+    learnt: LearntCoordinates, codes: Index, kappa: float, rho: float
+) -> Array | None:
+    """The Cholesky factor of S_rho; None if rounding has made it indefinite."""
+    contrasts = _unit_contrasts(learnt.training, codes)
+    metric = contrasts.T @ contrasts
+    if _has_motions(learnt, kappa):
+        metric += rho * _prior(learnt, kappa)
+    else:
+        metric[np.diag_indices(len(metric))] += rho / len(metric)
+    # The matrix is symmetric: its transpose is the same matrix in LAPACK's order.
+    factor, failed = dpotrf(metric.T, lower=1, overwrite_a=1)
+    return None if failed else np.asarray(factor)
+
+
+def _unit_contrasts(A: Array, codes: Index) -> Array:
+    """Rows H with H'H = S_w, of trace 1; no rows if no class varies."""
+    contrasts = within_contrasts(A, codes)
+    total = float(np.vdot(contrasts, contrasts))
+    # Because of rounding, contrasts of equal rows are not exactly zero.
+    if total <= 1e-20 * np.einsum("ij,ij->", A, A):
+        return contrasts[:0]
+    contrasts /= np.sqrt(total)
+    return contrasts
+
+
+def _has_motions(learnt: LearntCoordinates, kappa: float) -> bool:
+    return learnt.tangent_scatter is not None and kappa > 0.0
+
+
+def _prior(learnt: LearntCoordinates, kappa: float) -> Array:
+    """The prior B, for images."""
+    assert learnt.tangent_scatter is not None
+    prior = kappa * learnt.tangent_scatter
+    # With kappa = 1, directions without motions would have no prior.
+    prior[np.diag_indices(len(prior))] += max(1.0 - kappa, 1e-6) / len(prior)
+    return np.asarray(prior)
+
+
+def _low_rank_eigh(factor: Array, prior: Array) -> tuple[Array, Array]:
+    """Generalised eigenproblem of F'F relative to the prior, for F with few rows.
+
+    With few samples per class, most directions have no variance within classes, and
+    any basis of these directions can be used. A QR factorisation finds one, and an
+    eigenproblem of the size of the number of rows of F remains.
+    """
+    lower = cholesky(prior, lower=True, overwrite_a=True, check_finite=False)
+    rows = solve_triangular(lower, factor.T, lower=True, check_finite=False)
+    basis, triangle = qr(rows, overwrite_a=True, check_finite=False)
+    rank = len(factor)
+    triangle = triangle[:rank]
+    variances, vectors = np.linalg.eigh(triangle @ triangle.T)
+    # Ascending order: the directions without variance come first.
+    ordered = np.concatenate([basis[:, rank:], basis[:, :rank] @ vectors], axis=1)
+    directions = solve_triangular(
+        lower, ordered, lower=True, trans="T", check_finite=False
+    )
+    return np.concatenate([np.zeros(len(prior) - rank), variances]), directions

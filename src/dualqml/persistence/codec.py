@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """From objects to JSON and arrays, and back.
 
-JSON has no arrays of numbers, tuples, NaN or objects. What it has stands for itself,
-and everything else is a JSON object with one key that says what it is:
+JSON has no NumPy arrays, tuples, NaN or objects. What JSON has is written as it is.
+Everything else is a JSON object with one key that says what it is:
 
 ========== ===============================================================
 "float"    "nan", "inf" or "-inf"
 "tuple"    a list of its elements
 "dict"     a JSON object, as keys are strings
 "scalar"   a scalar of NumPy: "dtype" and "value"
-"array"    "tensor", the name of an array of the file, and where needed "as" and
+"array"    "tensor", the name of an array of the file, and if needed "as" and
            "order", the note of `to_plain`
 "object"   "class", a name in `CLASSES`, "parameters" and "attributes"
 ========== ===============================================================
@@ -31,27 +31,22 @@ from dualqml._saved_state import Path, Saved, ValueProblem, check_kind
 from dualqml.persistence.schema import CLASSES
 from dualqml.persistence.tensors import DTYPES
 
-#: Levels of objects in objects; more are taken for an object that holds itself.
+#: Most levels of nested objects. An object with more levels may contain itself.
 _MOST_LEVELS = 50
-#: Objects of a file. Several may share an array, which is checked with each of them.
+#: Most objects of a file. Several may share an array, which is then checked several
+#: times.
 _MOST_OBJECTS = 100
 
-#: Characters of the longest string of an array, all of which take its room.
+#: Most characters of a string of an array. All strings take the room of the longest.
 LONGEST_TEXT = 1_000_000
-#: Strings of an array of objects, each of which takes some dozens of bytes more.
+#: Most strings of an array of objects. Each takes some dozens of bytes more.
 _MOST_TEXTS = 1_000_000
 _LAST_CHARACTER = 0x10FFFF
 
-#: Types of single numbers, by their names in NumPy.
+#: Types of single numbers, by their NumPy names.
 NUMBERS: Mapping[str, np.dtype[Any]] = {
     dtype.name: dtype for dtype in DTYPES.values() if dtype.kind in "biuf"
 }
-
-
-def is_saved(value: Any) -> bool:
-    """Whether it is an object of a class in the list, and not of a subclass."""
-    saved = CLASSES.get(type(value).__name__)
-    return saved is not None and saved.type is type(value)
 
 
 class Encoder:
@@ -60,13 +55,13 @@ class Encoder:
     Attributes
     ----------
     arrays : dict of str to ndarray
-        By names that say where they are. An array that is held in several places
-        is there once.
+        The arrays, by names that say where they are. An array that is used in
+        several places is there once.
     """
 
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
-        # The arrays themselves are kept, as an id is of a living object only.
+        # Arrays by id. They are kept alive, as an id may be used again after that.
         self._seen: dict[int, tuple[NDArray[Any], dict[str, Any]]] = {}
 
     def encode(self, value: Any, path: Path = (), level: int = 0) -> Any:
@@ -75,26 +70,26 @@ class Encoder:
         Parameters
         ----------
         value : object
-            What to encode.
+            The value.
         path : tuple of str
-            Where it is, for names and messages.
+            Where the value is, for names and messages.
         level : int
-            How many objects hold it.
+            Number of objects that the value is nested in.
 
         Returns
         -------
         object
-            What `json.dumps` takes.
+            A value that `json.dumps` takes.
 
         Raises
         ------
         ValueProblem
-            A file cannot hold it.
+            A file cannot hold the value.
         """
         if level > _MOST_LEVELS:
             raise ValueProblem(path, "has too many levels: does it hold itself?")
         kind = type(value)
-        # Types as they are: subclasses would come back as something else.
+        # Exact types only: a subclass would be loaded as another type.
         if value is None or kind is bool or kind is str:
             return value
         if kind is int:
@@ -105,8 +100,8 @@ class Encoder:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind is list or kind is tuple:
             items = [
-                self.encode(item, (*path, str(place)), level + 1)
-                for place, item in enumerate(value)
+                self.encode(item, (*path, str(position)), level + 1)
+                for position, item in enumerate(value)
             ]
             return items if kind is list else {"tuple": items}
         if kind is dict:
@@ -167,7 +162,7 @@ class Encoder:
             raise ValueProblem(path, str(error)) from error
         name = ".".join(path)
         while name in self.arrays:
-            # A dictionary may have the key "a.b" beside "a".
+            # A dictionary may have both keys "a.b" and "a".
             name += "'"
         self.arrays[name] = plain
         node = {"array": {"tensor": name, **note}}
@@ -183,7 +178,7 @@ class Decoder:
     arrays : dict of str to ndarray
         The arrays of the file.
     values : bool, default=True
-        Whether to look at all numbers of arrays; else they stay in the file.
+        Whether to check all numbers of arrays. If not, they are not read yet.
     """
 
     def __init__(
@@ -192,25 +187,25 @@ class Decoder:
         self._arrays = arrays
         self._values = values
         self._n_objects = 0
-        self._made: dict[tuple[tuple[str, str], ...], NDArray[Any]] = {}
+        self._decoded_arrays: dict[tuple[tuple[str, str], ...], NDArray[Any]] = {}
         self._used: set[str] = set()
 
     @property
     def unused(self) -> list[str]:
-        """Arrays that nothing has asked for."""
+        """Names of arrays that have not been used."""
         return sorted(set(self._arrays) - self._used)
 
     def decode(self, node: Any, path: Path = (), level: int = 0) -> Any:
-        """The value that `Encoder.encode` made a piece of JSON of.
+        """The value that `Encoder.encode` has turned into JSON.
 
         Parameters
         ----------
         node : object
-            What `json.loads` returned.
+            A value that `json.loads` returned.
         path : tuple of str
-            Where it is, for messages.
+            Where the value is, for messages.
         level : int
-            How many objects hold it.
+            Number of objects that the value is nested in.
 
         Returns
         -------
@@ -220,7 +215,7 @@ class Decoder:
         Raises
         ------
         ValueProblem
-            No value has this JSON, or an object is not what its class asks for.
+            The JSON stands for no value, or an object is not valid for its class.
         """
         if level > _MOST_LEVELS:
             raise ValueProblem(path, "has too many levels")
@@ -230,8 +225,8 @@ class Decoder:
             return node
         if isinstance(node, list):
             return [
-                self.decode(item, (*path, str(place)), level + 1)
-                for place, item in enumerate(node)
+                self.decode(item, (*path, str(position)), level + 1)
+                for position, item in enumerate(node)
             ]
         tag, content = "", None
         if isinstance(node, dict) and len(node) == 1:
@@ -242,11 +237,11 @@ class Decoder:
             return tuple(self.decode(content, path, level))
         if tag == "dict" and isinstance(content, dict):
             return self._decode_all(content, path, level)
-        if tag == "scalar" and _has(content, "dtype", "value"):
+        if tag == "scalar" and _has_keys(content, "dtype", "value"):
             return self._decode_scalar(content, path, level)
         if tag == "array" and isinstance(content, dict):
             return self._decode_array(content, path)
-        if tag == "object" and _has(content, "class", "parameters", "attributes"):
+        if tag == "object" and _has_keys(content, "class", "parameters", "attributes"):
             return self._decode_object(content, path, level)
         raise ValueProblem(path, f"is not a value: {reprlib.repr(node)}")
 
@@ -270,20 +265,20 @@ class Decoder:
         saved = listed.saved
         parameters = self._decode_all(node["parameters"], path, level)
         attributes = self._decode_all(node["attributes"], path, level)
-        made = _made(listed.type, saved, parameters, path, values=self._values)
-        _check_attributes(made, saved, attributes, path, values=self._values)
+        loaded = _construct(listed.type, saved, parameters, path, values=self._values)
+        _check_attributes(loaded, saved, attributes, path, values=self._values)
         for key, value in attributes.items():
-            setattr(made, key, value)
-        if isinstance(made, BaseEstimator):
+            setattr(loaded, key, value)
+        if isinstance(loaded, BaseEstimator):
             if not _is_fitted(saved, attributes):
-                # It will check itself when it is.
-                return made
+                # It validates its parameters when it is fitted.
+                return loaded
             try:
-                made._validate_params()
+                loaded._validate_params()
             except (TypeError, ValueError) as error:
                 raise ValueProblem(path, f"is not a valid {name}: {error}") from error
-        listed.check_loaded(made, path)
-        return made
+        listed.check_loaded(loaded, path)
+        return loaded
 
     def _decode_scalar(self, node: Mapping[str, Any], path: Path, level: int) -> Any:
         name, value = node["dtype"], self.decode(node["value"], path, level + 1)
@@ -294,7 +289,8 @@ class Decoder:
         if dtype is not None and type(value) is expected[dtype.kind]:
             with np.errstate(over="ignore"), suppress(OverflowError):
                 scalar = np.array(value).astype(dtype)[()]
-                # What was cut off or rounded was not written by us. NaN is NaN.
+                # A value that does not fit its type was not written by dualqml. NaN is
+                # not equal to itself.
                 if scalar.item() == value or value != value:
                     return scalar
         raise ValueProblem(path, f"is not a scalar: {reprlib.repr(dict(node))}")
@@ -307,18 +303,110 @@ class Decoder:
             what = f"needs the array {reprlib.repr(name)}, which is not there"
             raise ValueProblem(path, what)
         key = tuple(sorted(node.items()))
-        # Strings are copied, and a file may ask for them any number of times.
-        if key not in self._made:
+        # Decoding copies strings, and a file may use the same array many times.
+        if key not in self._decoded_arrays:
             note = {k: v for k, v in node.items() if k != "tensor"}
             try:
-                self._made[key] = from_plain(self._arrays[name], note)
+                self._decoded_arrays[key] = from_plain(self._arrays[name], note)
             except ValueError as error:
                 raise ValueProblem(path, str(error)) from error
             self._used.add(name)
-        return self._made[key]
+        return self._decoded_arrays[key]
 
 
-def _made(
+def is_saved(value: Any) -> bool:
+    """Whether the class of an object is in `CLASSES`; a subclass does not count."""
+    saved = CLASSES.get(type(value).__name__)
+    return saved is not None and saved.type is type(value)
+
+
+def to_plain(array: NDArray[Any]) -> tuple[NDArray[Any], dict[str, str]]:
+    """Turn an array into one of numbers or booleans, with a note how to undo it.
+
+    Parameters
+    ----------
+    array : ndarray
+        Numbers, booleans or strings.
+
+    Returns
+    -------
+    plain : ndarray
+        An array of a type that the format has. It is a copy only if needed.
+    note : dict of str to str
+        What `from_plain` needs; mostly empty.
+
+    Raises
+    ------
+    ValueError
+        A file cannot hold the array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.persistence.codec import from_plain, to_plain
+    >>> plain, note = to_plain(np.array(["Anna", "Bo"]))
+    >>> plain
+    array([[ 65, 110, 110,  97],
+           [ 66, 111,   0,   0]], dtype=uint32)
+    >>> from_plain(plain, note)
+    array(['Anna', 'Bo'], dtype='<U4')
+    """
+    note = {}
+    if array.flags.f_contiguous and not array.flags.c_contiguous:
+        # The order is kept: products of arrays of another order differ in the last
+        # bits.
+        array, note["order"] = array.T, "F"
+    if array.dtype.kind in "UO":
+        note["as"] = "text" if array.dtype.kind == "U" else "objects"
+        return _code_points(array), note
+    if array.dtype.kind == "c" and array.dtype.itemsize <= 16:
+        note["as"] = "complex"
+        whole = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)
+        parts = whole.view(f"<f{whole.itemsize // 2}")
+        return parts.reshape(*array.shape, 2), note
+    if array.dtype.name not in NUMBERS:
+        raise ValueError(f"is an array of type {array.dtype}, which cannot be saved")
+    return array, note
+
+
+def from_plain(plain: NDArray[Any], note: Mapping[str, Any]) -> NDArray[Any]:
+    """The array that `to_plain` has turned into another.
+
+    Parameters
+    ----------
+    plain : ndarray
+        An array of a type that the format has, in C order.
+    note : dict
+        The note from a file, which may be anything.
+
+    Returns
+    -------
+    ndarray
+        The array. It is a copy if its strings are objects.
+
+    Raises
+    ------
+    ValueError
+        The note is not valid, or does not fit the array.
+    """
+    kind, order = note.get("as"), note.get("order")
+    if not set(note) <= {"as", "order"} or order not in (None, "F"):
+        raise ValueError("is an array of an unknown form")
+    array = plain
+    if kind == "complex":
+        array = _complex_numbers(plain)
+    elif kind in ("text", "objects"):
+        array = _strings(plain)
+        if kind == "objects":
+            if array.size > _MOST_TEXTS:
+                raise ValueError(f"has more than {_MOST_TEXTS:,} strings")
+            array = array.astype(object)
+    elif kind is not None:
+        raise ValueError("is an array of an unknown form")
+    return array.T if order == "F" else array
+
+
+def _construct(
     kind: type,
     saved: Saved,
     parameters: dict[str, Any],
@@ -326,7 +414,7 @@ def _made(
     *,
     values: bool,
 ) -> Any:
-    """An object of a class with given parameters, and the defaults of the others."""
+    """Make an object from parameters; missing ones take their defaults."""
     known = inspect.signature(kind).parameters
     for key in parameters:
         if key not in known:
@@ -347,21 +435,22 @@ def _made(
 
 
 def _check_attributes(
-    made: Any,
+    loaded: Any,
     saved: Saved,
     attributes: Mapping[str, Any],
     path: Path,
     *,
     values: bool,
 ) -> None:
-    name = type(made).__name__
+    """Raise if an attribute is missing, unknown or of another kind."""
+    name = type(loaded).__name__
     kinds = {**saved.attributes, **saved.optional}
     for key, value in attributes.items():
         if key not in kinds:
             what = f"is an attribute that {name} does not have"
             raise ValueProblem((*path, key), what)
         check_kind(value, kinds[key], (*path, key), values=values)
-    if isinstance(made, BaseEstimator) and not _is_fitted(saved, attributes):
+    if isinstance(loaded, BaseEstimator) and not _is_fitted(saved, attributes):
         return
     for key in saved.attributes:
         if key not in attributes:
@@ -372,97 +461,11 @@ def _is_fitted(saved: Saved, attributes: Mapping[str, Any]) -> bool:
     return not saved.attributes or any(key in saved.attributes for key in attributes)
 
 
-def _has(node: Any, *keys: str) -> TypeGuard[dict[str, Any]]:
+def _has_keys(node: Any, *keys: str) -> TypeGuard[dict[str, Any]]:
     return isinstance(node, dict) and set(node) == set(keys)
 
 
-def to_plain(array: NDArray[Any]) -> tuple[NDArray[Any], dict[str, str]]:
-    """An array of numbers or booleans, and a note how to get the given one back.
-
-    Parameters
-    ----------
-    array : ndarray
-        Numbers, booleans or strings.
-
-    Returns
-    -------
-    plain : ndarray
-        Of a type that the format has. Not a copy where it need not be.
-    note : dict of str to str
-        For `from_plain`; mostly empty.
-
-    Raises
-    ------
-    ValueError
-        A file cannot hold it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dualqml.persistence.codec import from_plain, to_plain
-    >>> plain, note = to_plain(np.array(["Anna", "Bo"]))
-    >>> plain
-    array([[ 65, 110, 110,  97],
-           [ 66, 111,   0,   0]], dtype=uint32)
-    >>> from_plain(plain, note)
-    array(['Anna', 'Bo'], dtype='<U4')
-    """
-    note = {}
-    if array.flags.f_contiguous and not array.flags.c_contiguous:
-        # Products of these are computed in another order, and would differ in
-        # their last bits.
-        array, note["order"] = array.T, "F"
-    if array.dtype.kind in "UO":
-        note["as"] = "text" if array.dtype.kind == "U" else "objects"
-        return _characters(array), note
-    if array.dtype.kind == "c" and array.dtype.itemsize <= 16:
-        note["as"] = "complex"
-        whole = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)
-        parts = whole.view(f"<f{whole.itemsize // 2}")
-        return parts.reshape(*array.shape, 2), note
-    if array.dtype.name not in NUMBERS:
-        raise ValueError(f"is an array of type {array.dtype}, which cannot be saved")
-    return array, note
-
-
-def from_plain(plain: NDArray[Any], note: Mapping[str, Any]) -> NDArray[Any]:
-    """The array that `to_plain` has made another of.
-
-    Parameters
-    ----------
-    plain : ndarray
-        Of a type that the format has, its rows first.
-    note : dict
-        From a file: it may be anything.
-
-    Returns
-    -------
-    ndarray
-        The array; strings as objects are a copy.
-
-    Raises
-    ------
-    ValueError
-        The note is none, or does not fit the array.
-    """
-    kind, order = note.get("as"), note.get("order")
-    if not set(note) <= {"as", "order"} or order not in (None, "F"):
-        raise ValueError("is an array of an unknown form")
-    array = plain
-    if kind == "complex":
-        array = _complex(plain)
-    elif kind in ("text", "objects"):
-        array = _text(plain)
-        if kind == "objects":
-            if array.size > _MOST_TEXTS:
-                raise ValueError(f"has more than {_MOST_TEXTS:,} strings")
-            array = array.astype(object)
-    elif kind is not None:
-        raise ValueError("is an array of an unknown form")
-    return array.T if order == "F" else array
-
-
-def _characters(array: NDArray[Any]) -> NDArray[np.uint32]:
+def _code_points(array: NDArray[Any]) -> NDArray[np.uint32]:
     """The code points of strings, along a last axis."""
     too_long = f"has strings of more than {LONGEST_TEXT:,} characters"
     if array.dtype.kind == "O":
@@ -472,7 +475,7 @@ def _characters(array: NDArray[Any]) -> NDArray[np.uint32]:
             raise ValueError(too_long)
         text = array.astype(np.str_)
         if text.tolist() != array.tolist():
-            # NumPy takes zeros at the end for no characters.
+            # NumPy ignores zero characters at the end of a string.
             raise ValueError("has strings that end in a zero character")
         array = text
     width = max(array.dtype.itemsize // 4, 1)
@@ -482,7 +485,7 @@ def _characters(array: NDArray[Any]) -> NDArray[np.uint32]:
     return flat.view("<u4").reshape(*array.shape, width)
 
 
-def _text(codes: NDArray[Any]) -> NDArray[Any]:
+def _strings(codes: NDArray[Any]) -> NDArray[Any]:
     """The strings of code points along the last axis."""
     width = codes.shape[-1] if codes.ndim else 0
     if (
@@ -494,7 +497,7 @@ def _text(codes: NDArray[Any]) -> NDArray[Any]:
     return codes.reshape(-1).view(f"<U{width}").reshape(codes.shape[:-1])
 
 
-def _complex(parts: NDArray[Any]) -> NDArray[Any]:
+def _complex_numbers(parts: NDArray[Any]) -> NDArray[Any]:
     """The complex numbers of real and imaginary parts along the last axis."""
     if parts.shape[-1:] != (2,) or parts.dtype.name not in ("float32", "float64"):
         raise ValueError("has no pairs of real and imaginary parts")

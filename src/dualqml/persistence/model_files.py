@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fitted models in files, without pickle.
 
-A model file is a safetensors file (see `dualqml.persistence.tensors`): the arrays of
-the model, and as strings the version of the format, the version of dualqml that wrote
-it and the rest of the model in JSON (see `dualqml.persistence.codec`). Reading it
-makes objects of the classes in one list and never runs anything that a file names.
+A model file is a safetensors file (see `dualqml.persistence.tensors`). It holds the
+arrays of the model and three strings: the version of the format, the version of dualqml
+that wrote it, and the rest of the model in JSON (see `dualqml.persistence.codec`).
+Reading a file makes only objects of the classes in `dualqml.persistence.schema`. It
+never runs code that a file names.
 """
 
 import json
@@ -33,23 +34,23 @@ _MODEL_KEY = "dualqml.model"
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Save a fitted model.
 
-    At any moment the old or the new file is there, whole.
+    At any moment either the old or the new file is there and complete.
 
     Parameters
     ----------
     estimator : estimator object
-        A fitted estimator of dualqml, or a pipeline of such and of scikit-learn's
-        `StandardScaler` and `Normalizer`. Its parameters must be plain values:
+        A fitted estimator of dualqml, or a pipeline of such estimators and of
+        scikit-learn's `StandardScaler` and `Normalizer`. Its parameters must be
         numbers, strings, arrays, lists, dictionaries, None, or such estimators.
     path : path
-        The file; its folder is made if it is not there.
+        The file. Its folder is made if it does not exist.
 
     Raises
     ------
     ModelFileError
-        The model holds something that a file cannot hold, which is named.
+        A file cannot hold a part of the model. The message names the part.
     FileError
-        The file cannot be written. The old one is untouched.
+        The file cannot be written. An old file is not changed.
     NotFittedError
         The estimator is not fitted.
 
@@ -59,8 +60,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
     Notes
     -----
-    The file has what the model has learnt of its training samples, and often those
-    themselves. Where they are of people, protect it like their images.
+    The file contains what the model has learnt from its training samples, and often the
+    samples themselves. If they show people, protect the file like their images.
 
     Examples
     --------
@@ -82,8 +83,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         model = json.dumps(
             encoder.encode(estimator), separators=(",", ":"), allow_nan=False
         )
-        # What is written can be loaded; if not, now is the time to say so.
-        _decoded(model, encoder.arrays)
+        # Raise now if the model could not be loaded again.
+        _decode_model(model, encoder.arrays)
     except ValueError as error:
         kind = type(estimator).__name__
         raise ModelFileError(f"{path}: {kind} cannot be saved: {error}") from error
@@ -98,28 +99,28 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
     """Load a model that `save` has written.
 
-    Its predictions are those of the model that was saved, to the last bit, on the
-    same versions of the libraries. It can be cloned and fitted again.
+    With the same versions of the libraries, its predictions are equal to those of the
+    saved model to the last bit. It can be cloned and fitted again.
 
     Parameters
     ----------
     path : path
         The file.
     verify : bool, default=True
-        Whether to check the checksum and all numbers, which reads the whole file.
-        Without, only what is used is read: for files that you wrote yourself.
+        Whether to check the checksum and all numbers, which reads the whole file. If
+        False, only what is used is read. Use this for your own files only.
 
     Returns
     -------
     estimator object
-        The model. Its arrays are read-only and stay in the file until they are used;
-        processes that load the same file share their memory.
+        The model. Its arrays are read-only and stay in the file until they are used.
+        Processes that load the same file share their memory.
 
     Raises
     ------
     ModelFileError
-        There is no such file, it is damaged, it is no model of dualqml, or one of
-        another format or a newer version.
+        The file does not exist, is damaged, is not a model of dualqml, or has another
+        format or a newer version.
 
     See Also
     --------
@@ -128,15 +129,15 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
     Notes
     -----
     Parameters that a later version has added take their defaults. Nothing in a file
-    is executed; but a file made by someone else can hold a model that decides as
-    they like, so load only what you trust to decide.
+    is executed. But a file from somebody else can hold a model that makes any
+    decisions, so load only models that you trust.
     """
     arrays, metadata = read_tensors(path, verify=verify)
     if _FORMAT_KEY not in metadata or _MODEL_KEY not in metadata:
         raise ModelFileError(f"{path} is a safetensors file, but no model of dualqml")
     check_format(path, metadata, _FORMAT_KEY, FORMAT)
     try:
-        return _decoded(metadata[_MODEL_KEY], arrays, values=verify)
+        return _decode_model(metadata[_MODEL_KEY], arrays, values=verify)
     except ValueError as error:
         raise ModelFileError(f"{path} cannot be loaded: {error}") from error
 
@@ -144,23 +145,23 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
 def check_format(
     path: str | os.PathLike[str], metadata: Mapping[str, str], key: str, known: int
 ) -> None:
-    """Refuse a file of another format.
+    """Raise if a file has another format.
 
     Parameters
     ----------
     path : path
         The file.
     metadata : dict of str to str
-        Its strings.
+        The strings of the file.
     key : str
-        Which of them is the version of the format.
+        The key of the version of the format.
     known : int
         The version that is read.
 
     Raises
     ------
     ModelFileError
-        It is another one.
+        The file has another version.
     """
     if metadata[key] != str(known):
         raise ModelFileError(
@@ -170,10 +171,10 @@ def check_format(
         )
 
 
-def _decoded(
+def _decode_model(
     text: str, arrays: Mapping[str, NDArray[Any]], *, values: bool = True
 ) -> Any:
-    """The model of a text and its arrays, all of which it must use."""
+    """The model of a JSON text and its arrays; it must use all arrays."""
     decoder = Decoder(arrays, values=values)
     model = decoder.decode(strict_json(text))
     if decoder.unused:

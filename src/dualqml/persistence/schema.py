@@ -2,8 +2,8 @@
 """The closed list of classes that a model file may hold.
 
 A file names a class by its key here, and nothing is ever imported because a file says
-so. Our own classes declare what is saved of them (see `dualqml._saved_state`). What is
-saved of scikit-learn's classes is declared here.
+so. Classes of dualqml declare what is saved of them (see `dualqml._saved_state`).
+The declarations for classes of scikit-learn are here.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,17 +25,17 @@ from dualqml._saved_state import (
     Path,
     Saved,
     array_of,
-    asked,
     check_shapes,
     expect_equal,
     fitted,
+    from_parameters,
 )
 from dualqml.extractors.kernels import CentredKernel
 from dualqml.extractors.mle import PatchMaps
 from dualqml.extractors.tuning import RankSearchCV
 
-#: Pixels of the longest side of images of which the descriptors are counted, which
-#: takes memory for every pixel of a side.
+#: Longest side of images, in pixels, for which the number of features of a step is
+#: computed. The computation takes memory for every pixel of a side.
 _LONGEST_SIDE = 10_000
 
 
@@ -50,34 +50,35 @@ class SavedClass:
     saved : Saved
         What a file keeps of an object.
     check : callable or None
-        What else must hold after loading: a function of the object and its path.
+        A further check after loading: a function of the object and its path.
     """
 
     type: type
     saved: Saved
     check: Callable[[Any, Path], None] | None = None
 
-    def check_loaded(self, made: Any, path: Path) -> None:
+    def check_loaded(self, loaded: Any, path: Path) -> None:
         """Raise if the parts of an object do not fit together.
 
         Parameters
         ----------
-        made : object
+        loaded : object
             A fitted estimator or a dataclass, with attributes of the right kinds.
         path : tuple of str
-            Where it is, for messages.
+            Where the object is, for messages.
 
         Raises
         ------
         ValueProblem
-            They do not fit.
+            The parts do not fit.
         """
-        check_shapes(made, self.saved, path)
+        check_shapes(loaded, self.saved, path)
         if self.check is not None:
-            self.check(made, path)
+            self.check(loaded, path)
 
 
-def _own(kind: Any) -> SavedClass:
+def _saved_class(kind: Any) -> SavedClass:
+    """The entry of a class that declares itself what is saved of it."""
     return SavedClass(kind, kind._saved, getattr(kind, "_check_saved", None))
 
 
@@ -90,40 +91,42 @@ def _are_steps(steps: object) -> bool:
 def _is_step(step: object) -> bool:
     if not isinstance(step, tuple) or len(step) != 2 or not isinstance(step[0], str):
         return False
-    worker = step[1]
-    if isinstance(worker, str):
-        return worker == "passthrough"
-    return worker is None or ESTIMATOR.holds(worker)
+    estimator = step[1]
+    if isinstance(estimator, str):
+        return estimator == "passthrough"
+    return estimator is None or ESTIMATOR.holds(estimator)
 
 
-def _check_steps(made: Pipeline, path: Path) -> None:
-    """A pipeline: each step takes what the step before makes."""
-    made_before: int | None = None
-    for place, (_, step) in enumerate(made.steps):
-        # "passthrough" makes what it takes.
+def _check_steps(pipeline: Pipeline, path: Path) -> None:
+    """Raise if a step of a pipeline does not take what the step before returns."""
+    n_before: int | None = None
+    for position, (_, step) in enumerate(pipeline.steps):
+        # "passthrough" changes nothing.
         if step is None or isinstance(step, str):
             continue
-        own = (*path, "steps", str(place))
-        taken = getattr(step, "n_features_in_", None)
-        if taken is not None and made_before is not None:
+        step_path = (*path, "steps", str(position))
+        n_in = getattr(step, "n_features_in_", None)
+        if n_in is not None and n_before is not None:
             source = "the step before"
-            expect_equal(taken, made_before, own, "1", "features", source)
-        made_before = _n_features_out(step, (*own, "1"))
+            expect_equal(n_in, n_before, step_path, "1", "features", source)
+        n_before = _n_features_out(step, (*step_path, "1"))
 
 
 def _n_features_out(step: Any, path: Path) -> int | None:
-    """What a step makes; None where it is not fitted or cannot tell."""
-    taken: int | None = getattr(step, "n_features_in_", None)
-    if taken is None or isinstance(step, OneToOneFeatureMixin):
-        return taken
+    """Number of features that a step returns; None if it is not known."""
+    n_in: int | None = getattr(step, "n_features_in_", None)
+    if n_in is None or isinstance(step, OneToOneFeatureMixin):
+        return n_in
     if max(getattr(step, "image_shape_", (0,))) > _LONGEST_SIDE:
         return None
-    found: int | None = asked(lambda: getattr(step, "_n_features_out", None), path)
+    found: int | None = from_parameters(
+        lambda: getattr(step, "_n_features_out", None), path
+    )
     return found
 
 
 _PIPELINE = Saved(
-    # The names of columns are those of its first step, and cannot be set.
+    # The names of features are those of its first step, and cannot be set.
     optional=OUTPUT,
     parameters={
         "steps": Kind("steps with names", _are_steps),
@@ -139,34 +142,34 @@ _SCALER = fitted(
 )
 
 _ALL = (
-    _own(extractors.APCA),
-    _own(extractors.CFA),
-    _own(extractors.DualQML),
-    _own(extractors.DualQMLClassifier),
-    _own(extractors.DualQMLClassifierCV),
-    _own(extractors.DualQMLW),
-    _own(extractors.DualQMLWCV),
-    _own(extractors.ERE),
-    _own(extractors.ERKDA),
-    _own(extractors.Fisherfaces),
-    _own(extractors.GTDA),
-    _own(extractors.KernelLDA),
-    _own(extractors.LPP),
-    _own(extractors.MFA),
-    _own(extractors.MLE),
-    _own(extractors.NearestSample),
-    _own(extractors.WithinMetric),
-    _own(RankSearchCV),
-    _own(CentredKernel),
-    _own(PatchMaps),
-    _own(images.Cropper),
-    _own(images.EyeAligner),
-    _own(images.FaceCropper),
-    _own(images.FaceEmbedder),
-    _own(images.GreyConverter),
-    _own(images.LocalDescriptors),
-    _own(images.PhotometricNormaliser),
-    _own(images.Resizer),
+    _saved_class(extractors.APCA),
+    _saved_class(extractors.CFA),
+    _saved_class(extractors.DualQML),
+    _saved_class(extractors.DualQMLClassifier),
+    _saved_class(extractors.DualQMLClassifierCV),
+    _saved_class(extractors.DualQMLW),
+    _saved_class(extractors.DualQMLWCV),
+    _saved_class(extractors.ERE),
+    _saved_class(extractors.ERKDA),
+    _saved_class(extractors.Fisherfaces),
+    _saved_class(extractors.GTDA),
+    _saved_class(extractors.KernelLDA),
+    _saved_class(extractors.LPP),
+    _saved_class(extractors.MFA),
+    _saved_class(extractors.MLE),
+    _saved_class(extractors.NearestSample),
+    _saved_class(extractors.WithinMetric),
+    _saved_class(RankSearchCV),
+    _saved_class(CentredKernel),
+    _saved_class(PatchMaps),
+    _saved_class(images.Cropper),
+    _saved_class(images.EyeAligner),
+    _saved_class(images.FaceCropper),
+    _saved_class(images.FaceEmbedder),
+    _saved_class(images.GreyConverter),
+    _saved_class(images.LocalDescriptors),
+    _saved_class(images.PhotometricNormaliser),
+    _saved_class(images.Resizer),
     SavedClass(Pipeline, _PIPELINE, _check_steps),
     SavedClass(Normalizer, fitted()),
     SavedClass(StandardScaler, _SCALER),

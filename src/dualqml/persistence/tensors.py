@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Named arrays in a file of the safetensors format, with a checksum.
 
-The format is public and simple: eight bytes with the length of the header, the
-header in JSON, which gives the type, shape and place of every array and a few
-strings (`__metadata__`), and the arrays, little-endian, without gaps. Nothing in
-such a file can be executed. Only NumPy is needed here.
+The format is public and simple. First come eight bytes with the length of the header.
+Then comes the header in JSON, with the type, shape and position of every array and a
+few strings (`__metadata__`). Then come the arrays, little-endian, without gaps.
+Nothing in such a file can be executed. Only NumPy is needed here.
 
 The checksum is the metadata string "dualqml.sha256": the SHA-256 of the whole file
 with its own 64 hexadecimal digits replaced by zeros. It finds damage of every bit.
-It is no signature: whoever can write the file can write a checksum as well.
+It is no signature: a person who can write the file can also write its checksum.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from dualqml._files import write_atomically
 from dualqml._text import printable, read_json
 from dualqml.exceptions import ModelFileError
 
-#: The string of the metadata that holds the checksum.
+#: The key of the checksum in the metadata.
 CHECKSUM = "dualqml.sha256"
 
 #: Most bytes of a header. The format allows ten times more, but JSON takes many
@@ -40,7 +40,7 @@ MAX_HEADER = 10_000_000
 #: Most arrays of a file; a model has some dozens.
 MAX_ARRAYS = 1_000
 
-#: Names of the format and types of NumPy. The format has more, NumPy has not.
+#: NumPy types by their names in the format. Types that NumPy does not have are missing.
 DTYPES: Mapping[str, np.dtype[Any]] = {
     name: np.dtype(code)
     for name, code in {
@@ -62,13 +62,14 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 _NAMES = {dtype.str: name for name, dtype in DTYPES.items()}
 
 _METADATA = "__metadata__"
-_KEYS = {"dtype", "shape", "data_offsets"}
+_ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
 _LENGTH_BYTES = 8
-#: The data start at a multiple of this, a line of the processor's cache.
+#: The data start at a multiple of this number of bytes, a line of the processor's
+#: cache.
 _ALIGNMENT = 64
-#: The oldest NumPy that is supported has arrays of so many dimensions.
+#: Most dimensions of an array in the oldest NumPy that is supported.
 _MOST_DIMENSIONS = 32
-_BLANK = "0" * 64
+_BLANK_DIGEST = "0" * 64
 
 
 def write_tensors(
@@ -81,20 +82,20 @@ def write_tensors(
     Parameters
     ----------
     path : path
-        The file; its folder is made if it is not there. A new file is for its owner
-        only (0600); one that was there keeps its permissions.
+        The file. Its folder is made if it does not exist. Only the owner may read a
+        new file (0600); a file that is replaced keeps its permissions.
     arrays : dict of str to ndarray
-        Numbers or booleans. Types of larger items come first in the file, so that
-        all are aligned.
+        Numbers or booleans. Arrays with larger items come first in the file, so that
+        all arrays are aligned.
     metadata : dict of str to str
-        Strings to keep with them. The checksum is added.
+        Strings to keep with the arrays. The checksum is added.
 
     Raises
     ------
     ModelFileError
-        The format has no place for an array or for the metadata.
+        The format cannot hold an array or the metadata.
     FileError
-        The file cannot be written. The old one is untouched.
+        The file cannot be written. An old file is not changed.
 
     Examples
     --------
@@ -110,11 +111,11 @@ def write_tensors(
     [0. 1. 2.] {'of': 'Anna'}
     """
     path = Path(path)
-    strings = dict(metadata) | {CHECKSUM: _BLANK}
+    strings = dict(metadata) | {CHECKSUM: _BLANK_DIGEST}
     if CHECKSUM in metadata or not all(
         isinstance(text, str) for item in strings.items() for text in item
     ):
-        what = f"metadata must be strings, and {CHECKSUM!r} is ours"
+        what = f"metadata must be strings, and the key {CHECKSUM!r} is reserved"
         raise ModelFileError(f"{path} cannot be written: {what}")
     entries: dict[str, Any] = {_METADATA: strings}
     ordered: list[NDArray[Any]] = []
@@ -143,7 +144,7 @@ def write_tensors(
     # Views, not copies: the arrays may fill most of the memory.
     data = [array.reshape(-1).view(np.uint8).data for array in ordered]
     digest = _sha256([length, header, *data])
-    header = header.replace(_sealed(_BLANK), _sealed(digest))
+    header = header.replace(_checksum_entry(_BLANK_DIGEST), _checksum_entry(digest))
     write_atomically(path, [length, header, *data], private=True)
 
 
@@ -157,47 +158,47 @@ def read_tensors(
     path : path
         The file.
     verify : bool, default=True
-        Whether to check the checksum, which reads the whole file once. Without,
-        files of other programs, which have none, can be read too.
+        Whether to check the checksum, which reads the whole file once. If False, files
+        of other programs, which have no checksum, can be read too.
 
     Returns
     -------
     arrays : dict of str to ndarray
-        Read-only arrays that the system reads from the file where they are used,
-        and that all processes which read the file share. Do not change the file in
-        place; it may be replaced, as `write_tensors` does.
+        Read-only arrays. The system reads them from the file when they are used, and
+        processes that read the same file share them. Do not change the file in
+        place. It may be replaced, as `write_tensors` does.
     metadata : dict of str to str
         The strings, without the checksum.
 
     Raises
     ------
     ModelFileError
-        There is no such file, or it is damaged or not of the format.
+        The file does not exist, is damaged, or has another format.
 
     Notes
     -----
-    Beyond the file's own pages, which the system may drop at any time, memory is
-    bounded by the limits of the header, whatever the file says.
+    The pages of the file take memory that the system may free at any time. All other
+    memory is limited by the largest header, whatever the file contains.
     """
     path = Path(path)
-    content = _mapped(path)
-    header = _header(path, content)
+    content = _memory_map(path)
+    header = _read_header(path, content)
     start = _LENGTH_BYTES + len(header)
-    entries = _parsed(path, header)
+    entries = _parse_header(path, header)
     metadata = entries.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(
         isinstance(value, str) for value in metadata.values()
     ):
         _refuse(path, f"{_METADATA} is not an object of strings")
-    arrays = _arrays(path, entries, content[start:])
+    arrays = _read_arrays(path, entries, content[start:])
     digest = metadata.pop(CHECKSUM, None)
     if verify:
-        _check_sum(path, content, header, digest)
+        _verify_checksum(path, content, header, digest)
     return arrays, metadata
 
 
 def strict_json(text: str) -> Any:
-    """Parse JSON that can be read in one way only.
+    """Parse JSON that has only one meaning.
 
     Parameters
     ----------
@@ -207,13 +208,13 @@ def strict_json(text: str) -> Any:
     Returns
     -------
     object
-        What it says.
+        The value.
 
     Raises
     ------
     ValueError
-        It is not JSON, has a key twice or a number that is not finite, or is beyond
-        the bounds of `read_json`.
+        The text is not JSON, has a key twice or a number that is not finite, or is
+        beyond the limits of `read_json`.
 
     Examples
     --------
@@ -223,21 +224,24 @@ def strict_json(text: str) -> Any:
     ValueError: the key 'a' is there twice
     """
     return read_json(
-        text, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite
+        text,
+        object_pairs_hook=_without_duplicates,
+        parse_float=_finite_float,
+        parse_constant=_finite_float,
     )
 
 
-def _mapped(path: Path) -> NDArray[np.uint8]:
-    """All bytes of a file, read where they are used."""
+def _memory_map(path: Path) -> NDArray[np.uint8]:
+    """All bytes of a file, read when they are used."""
     try:
-        # A pipe would be waited for.
+        # Opening a pipe would wait for a writer.
         if not stat.S_ISREG(os.stat(path).st_mode):
             _refuse(path, "it is not a file")
         with open(path, "rb") as stream:
             if os.fstat(stream.fileno()).st_size < _LENGTH_BYTES:
                 _refuse(path, "it is too short")
-            # Not np.memmap: joblib passes that to other processes by the name of
-            # the file, which may be another file by then.
+            # Not np.memmap: joblib passes its file name to other processes, and the
+            # file may have been replaced by then.
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except ModelFileError:
         raise
@@ -247,7 +251,7 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8)
 
 
-def _header(path: Path, content: NDArray[np.uint8]) -> bytes:
+def _read_header(path: Path, content: NDArray[np.uint8]) -> bytes:
     length = int.from_bytes(content[:_LENGTH_BYTES].tobytes(), "little")
     if length > MAX_HEADER:
         what = f"it gives its header {length:,} bytes, more than {MAX_HEADER:,}"
@@ -260,34 +264,34 @@ def _header(path: Path, content: NDArray[np.uint8]) -> bytes:
     return header
 
 
-def _parsed(path: Path, header: bytes) -> dict[str, Any]:
+def _parse_header(path: Path, header: bytes) -> dict[str, Any]:
     try:
         entries = strict_json(header.decode())
     except ValueError as error:
         what = f"its header is not JSON that can be read: {printable(str(error), 200)}"
         raise ModelFileError(f"{path} is refused: {what}") from error
-    # It starts with a brace.
+    # The header starts with a brace.
     assert isinstance(entries, dict)
     return entries
 
 
-def _arrays(
+def _read_arrays(
     path: Path, entries: Mapping[str, Any], data: NDArray[np.uint8]
 ) -> dict[str, NDArray[Any]]:
     """The arrays of all entries, which must cover the data without gaps."""
     if len(entries) > MAX_ARRAYS:
         _refuse(path, f"it has {len(entries):,} arrays, more than {MAX_ARRAYS:,}")
-    arrays, places = {}, []
+    arrays, positions = {}, []
     for name, entry in entries.items():
         try:
-            dtype, shape, start, end = _placed(entry)
+            dtype, shape, start, end = _array_layout(entry)
         except ValueError as error:
             _refuse(path, f"array {reprlib.repr(name)} {error}")
-        places.append((start, end, name))
+        positions.append((start, end, name))
         if end <= data.size:
             arrays[name] = data[start:end].view(dtype).reshape(shape)
     reached = 0
-    for start, end, name in sorted(places):
+    for start, end, name in sorted(positions):
         if start != reached:
             _refuse(
                 path, f"array {reprlib.repr(name)} overlaps another or leaves a gap"
@@ -297,15 +301,15 @@ def _arrays(
         what = "shorter" if reached > data.size else "longer"
         _refuse(path, f"its data are {what} than its header says")
     for name, array in arrays.items():
-        # Computations with other bytes have no defined result.
+        # Computations with booleans of other bytes have no defined result.
         if array.dtype == np.bool_ and array.view(np.uint8).max(initial=0) > 1:
             _refuse(path, f"array {reprlib.repr(name)} has bytes that are no booleans")
     return arrays
 
 
-def _placed(entry: Any) -> tuple[np.dtype[Any], list[int], int, int]:
-    """Type, shape, start and end of an array, or ValueError with what is wrong."""
-    if not isinstance(entry, dict) or set(entry) != _KEYS:
+def _array_layout(entry: Any) -> tuple[np.dtype[Any], list[int], int, int]:
+    """Type, shape, start and end of an array; ValueError if they are not valid."""
+    if not isinstance(entry, dict) or set(entry) != _ENTRY_KEYS:
         raise ValueError("needs dtype, shape and data_offsets and no more")
     name, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     dtype = DTYPES.get(name) if isinstance(name, str) else None
@@ -313,8 +317,8 @@ def _placed(entry: Any) -> tuple[np.dtype[Any], list[int], int, int]:
         raise ValueError(f"has the unknown dtype {reprlib.repr(name)}")
     if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
         raise ValueError("has an impossible shape")
-    # As Python computes them, products of sizes do not overflow. An array of no
-    # elements may have other dimensions, but no more than NumPy can count.
+    # Products of Python integers do not overflow. An array without elements may have
+    # any other dimensions, but no more than NumPy can count.
     if math.prod(max(size, 1) for size in shape) > np.iinfo(np.intp).max // 16:
         raise ValueError("has an impossible shape")
     if not _are_counts(offsets) or len(offsets) != 2:
@@ -326,7 +330,7 @@ def _placed(entry: Any) -> tuple[np.dtype[Any], list[int], int, int]:
     return dtype, shape, start, end
 
 
-def _check_sum(
+def _verify_checksum(
     path: Path, content: NDArray[np.uint8], header: bytes, digest: str | None
 ) -> None:
     if digest is None:
@@ -335,16 +339,19 @@ def _check_sum(
             f"it has no checksum {CHECKSUM!r} and was not written by dualqml. Pass "
             "verify=False to read it all the same",
         )
-    if not re.fullmatch("[0-9a-f]{64}", digest) or header.count(_sealed(digest)) != 1:
+    if (
+        not re.fullmatch("[0-9a-f]{64}", digest)
+        or header.count(_checksum_entry(digest)) != 1
+    ):
         _refuse(path, "its checksum is damaged")
-    blank = header.replace(_sealed(digest), _sealed(_BLANK))
+    blank = header.replace(_checksum_entry(digest), _checksum_entry(_BLANK_DIGEST))
     start = _LENGTH_BYTES + len(header)
     if digest != _sha256([content[:_LENGTH_BYTES].data, blank, content[start:].data]):
         _refuse(path, "it is damaged: its checksum does not fit its content")
 
 
-def _sealed(digest: str) -> bytes:
-    """The checksum as it stands in the header, once: inside strings quotes differ."""
+def _checksum_entry(digest: str) -> bytes:
+    """The checksum as written in the header; in strings the quotes are escaped."""
     return f'"{CHECKSUM}":"{digest}"'.encode()
 
 
@@ -356,13 +363,13 @@ def _sha256(parts: Iterable[bytes | memoryview]) -> str:
 
 
 def _are_counts(values: object) -> bool:
-    """Whether it is a list of whole numbers, none negative."""
+    """Whether a value is a list of whole numbers, none of them negative."""
     return isinstance(values, list) and all(
         type(value) is int and value >= 0 for value in values
     )
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -371,7 +378,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _finite(text: str) -> float:
+def _finite_float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"the number {text[:20]} is not finite")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Recognition of people, and files that keep what was learnt."""
+"""Recognition of people, and files of recognisers and models."""
 
 from dualqml.exceptions import (
     ModelFileError,

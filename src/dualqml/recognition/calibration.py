@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Thresholds that can be defended: set for a rate, on people who are not enrolled."""
+"""Thresholds for a given rate of false matches, from people who are not enrolled."""
 
 import warnings
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from dualqml.recognition.results import Calibration
 
 
 class Trials(NamedTuple):
-    """Scores of samples for a recogniser, of people it knows and of strangers.
+    """Scores of a recogniser for samples of enrolled people and of strangers.
 
     Attributes
     ----------
     mated : ndarray of shape (n_mated, n_subjects)
         Scores of samples of enrolled people.
     codes : ndarray of int of shape (n_mated,)
-        Their columns.
+        The column of the true subject of each.
     nonmated : ndarray of shape (n_strangers, n_subjects)
         Scores of samples of people who are not enrolled.
     """
@@ -43,16 +43,16 @@ class Trials(NamedTuple):
 def held_out_trials(
     scores: Array, labels: Sequence[str], subjects: Sequence[str]
 ) -> Trials:
-    """Tell trials of enrolled people from those of strangers.
+    """Separate the scores of enrolled people and of strangers.
 
     Parameters
     ----------
     scores : ndarray of shape (n_samples, n_subjects)
-        Of samples that were not enrolled.
+        Scores of samples that were not enrolled.
     labels : sequence of str
-        Who is on them. Those who are not enrolled are strangers.
+        The person of each sample. People who are not enrolled are strangers.
     subjects : sequence of str
-        The enrolled, in the order of the columns.
+        The enrolled subjects, in the order of the columns.
 
     Returns
     -------
@@ -78,30 +78,30 @@ def left_out_trials(
     n_folds: int = 10,
     random_state: int = 0,
 ) -> Trials:
-    """Score enrolled people by matchers that do not know them, or not that sample.
+    """Score enrolled people with matchers that were fitted without them.
 
-    The subjects are dealt into folds. Those of a fold are strangers to a matcher
-    fitted to all others. And of every other subject with several samples one is
-    held out of that fit, as a mated trial.
+    The subjects are split into folds. For each fold, a matcher is fitted to all other
+    subjects, and the subjects of the fold are strangers to it. Of every other subject
+    with several samples, one sample is held out of the fit, as a mated trial.
 
     Parameters
     ----------
     gallery : Gallery
-        With at least four subjects.
+        The enrolled samples, of at least four subjects.
     matcher : Matcher
-        The kind of matcher; it is not changed.
+        A matcher with the parameters to use; it is not changed.
     cache : SampleCache
-        What is known of the samples of the gallery.
+        Results for the samples of the gallery.
     n_folds : int, default=10
-        Folds.
+        Number of folds.
     random_state : int, default=0
-        Seed of the deal.
+        Seed of the folds and of the choice of held-out samples.
 
     Returns
     -------
     Trials
-        Scores with as many columns as the smallest of those matchers has subjects;
-        a mated score is in the first.
+        Scores with as many columns as the smallest of those matchers has subjects.
+        The score of the true subject is in the first column.
     """
     names = list(gallery)
     if len(names) < 4:
@@ -110,10 +110,10 @@ def left_out_trials(
             f"there are {len(names)}. Give images of people who are not enrolled."
         )
     rng = np.random.default_rng(random_state)
-    # Three or more stay enrolled in every fold.
-    dealt = np.array_split(rng.permutation(len(names)), min(n_folds, len(names)))
+    # Three or more subjects stay enrolled in every fold.
+    folds = np.array_split(rng.permutation(len(names)), min(n_folds, len(names)))
     mated, nonmated = [], []
-    for fold in dealt:
+    for fold in folds:
         strangers = {names[number] for number in fold}
         kept: dict[str, NDArray[np.int64]] = {}
         probes, columns = [], []
@@ -128,13 +128,13 @@ def left_out_trials(
                 rows = np.delete(rows, chosen)
             kept[subject] = rows
         smaller = matcher.fitted_to_part(gallery, kept, cache)
-        asked = np.concatenate([gallery[name] for name in names if name in strangers])
-        nonmated.append(_with_true_first(smaller.scores(asked), None))
+        unknown = np.concatenate([gallery[name] for name in names if name in strangers])
+        nonmated.append(_with_true_first(smaller.scores(unknown), None))
         if probes:
             scores = smaller.scores(np.array(probes))
             mated.append(_with_true_first(scores, np.array(columns)))
     width = min(part.shape[1] for part in nonmated + mated)
-    # Beyond the true subject, the best of the others are all that counts.
+    # Of the other subjects, only the best scores matter.
     rows_of_strangers = np.concatenate([part[:, :width] for part in nonmated])
     found = np.concatenate(
         [part[:, :width] for part in mated] or [np.empty((0, width))]
@@ -143,7 +143,7 @@ def left_out_trials(
 
 
 def _with_true_first(scores: Array, columns: NDArray[np.int64] | None) -> Array:
-    """The true subject's score first, the others in falling order."""
+    """The score of the true subject first, then the others in falling order."""
     if columns is None:
         return -np.sort(-scores, axis=1)
     rows = np.arange(len(scores))
@@ -161,7 +161,7 @@ def calibrate(
     source: str,
     model_id: str = "",
 ) -> Calibration:
-    """Find the threshold of a rate.
+    """Find the threshold for a rate.
 
     Parameters
     ----------
@@ -173,23 +173,23 @@ def calibrate(
     target : float
         The rate, above 0 and below 1.
     source : str
-        The data in words.
+        The calibration data in words.
     model_id : str
         The model that gave the scores.
 
     Returns
     -------
     Calibration
-        The threshold of :func:`dualqml.evaluation.threshold_for_rate`: its rate on
-        the data is at most the target, and that of the next stranger below would
-        not be. It lies in the middle between that stranger and the next score
-        above, of a stranger or of an enrolled person, or just above where there is
-        none.
+        The threshold of :func:`dualqml.evaluation.threshold_for_rate`. Its rate on the
+        data is at most the target. With a threshold at the next lower score of a
+        stranger, the rate would be above the target. The threshold lies in the middle
+        between that score and the next score above, of a stranger or of an enrolled
+        person. If there is no score above, it lies just above that score.
 
     Warns
     -----
     UserWarning
-        There are too few comparisons to speak of such a rate (rule of three).
+        There are too few comparisons to estimate such a rate (rule of three).
     """
     if not 0.0 < target < 1.0:
         raise RecognitionError(f"{kind} must be between 0 and 1, got {target!r}")
@@ -203,7 +203,7 @@ def calibrate(
     strangers = nonmated.ravel() if kind == "fmr" else nonmated.max(axis=1)
     missed: float | None = None
     if n_mated == 0:
-        # The price is not known; the rate is kept all the same.
+        # The rate of missed people is not known; the threshold is.
         threshold = threshold_for_rate(strangers, target)
     elif kind == "fmr":
         own = mated[np.arange(n_mated), codes]

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from dualqml.exceptions import RecognitionError, UnknownSubjectError
 
-#: Names longer than this are taken for a mistake.
+#: Most characters of a name.
 _LONGEST_NAME = 200
 
 
 class Gallery:
-    """Samples of subjects, kept so that the order of enrolment leaves no trace.
+    """Samples of subjects, independent of the order of enrolment.
 
-    Subjects are in the order of their names; whoever was enrolled and removed in
-    between, and when, does not show.
+    Subjects are sorted by name. Subjects that were enrolled and then removed leave no
+    trace.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Gallery:
         return subject in self._samples
 
     def __getitem__(self, subject: str) -> NDArray[Any]:
-        """Samples of a subject, one a row."""
+        """Samples of a subject, one per row."""
         try:
             return self._samples[subject]
         except KeyError:
@@ -48,12 +48,12 @@ class Gallery:
 
     @property
     def rows(self) -> NDArray[Any]:
-        """Samples of all subjects, one a row, subject after subject."""
+        """Samples of all subjects, one per row, subject after subject."""
         return np.concatenate([self._samples[subject] for subject in self])
 
     @property
     def codes(self) -> NDArray[np.int64]:
-        """The place of each row's subject in the order of subjects."""
+        """The number of the subject of each row."""
         counts = [len(self._samples[subject]) for subject in self]
         return np.repeat(np.arange(len(counts)), counts)
 
@@ -63,15 +63,15 @@ class Gallery:
         Parameters
         ----------
         subject : str
-            Who.
+            The name.
         rows : ndarray of shape (n_samples, n_features)
             The samples.
 
         Raises
         ------
         RecognitionError
-            The name is empty, too long or not printable, or the samples are not
-            like those of the others.
+            The name is empty, too long or not printable, or the samples do not have the
+            size and type of the other samples.
         """
         subject = self.checked(subject, rows)
         if subject in self._samples:
@@ -79,7 +79,7 @@ class Gallery:
         self._samples[subject] = np.array(rows)
 
     def checked(self, subject: str, rows: NDArray[Any]) -> str:
-        """The name, if `add` would take it with these samples; else its error."""
+        """The name if `add` would accept it with these samples; else raise."""
         subject = checked_name(subject)
         for other in self._samples.values():
             if (other.shape[1], other.dtype) != (rows.shape[1], rows.dtype):
@@ -91,24 +91,24 @@ class Gallery:
         return subject
 
     def restore(self, subject: str, rows: NDArray[Any]) -> None:
-        """Take samples from a file as they are, without a copy."""
+        """Add samples of a file as they are, without a copy."""
         self._samples[checked_name(subject)] = rows
 
     def remove(self, subject: str) -> None:
-        """Forget a subject.
+        """Remove a subject.
 
         Raises
         ------
         UnknownSubjectError
-            It is not enrolled.
+            The subject is not enrolled.
         """
         own = self[subject]
         if own.flags.owndata:
             del self._samples[subject]
-            # Not left in memory for whoever gets it next.
+            # The freed memory must not contain the samples.
             own.fill(0)
         else:
-            # The others are views of the same file, and would keep all of it.
+            # The other samples are views of the same file, and would keep it in memory.
             self._samples = {
                 other: np.array(rows)
                 for other, rows in self._samples.items()
@@ -117,22 +117,22 @@ class Gallery:
 
 
 def checked_name(subject: object) -> str:
-    """A subject's name, if it is one.
+    """Check the name of a subject.
 
     Parameters
     ----------
     subject : object
-        What the caller gave.
+        The name.
 
     Returns
     -------
     str
-        The same.
+        The same name.
 
     Raises
     ------
     RecognitionError
-        It is not text, empty, too long, or has characters that do not print.
+        It is not text, is blank or too long, or has characters that cannot be printed.
     """
     if not isinstance(subject, str):
         raise RecognitionError(f"A subject is named by text, not by {subject!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""From what users have to rows: arrays, Pillow images, paths, embeddings."""
+"""Read samples as rows: arrays, Pillow images, paths of images, embeddings."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -15,26 +15,26 @@ from dualqml.images.files import pixels_of, read_pixels
 from dualqml.images.geometry import standard_grey
 from dualqml.images.shapes import LEAST_SIDE, ImageShape, SizeLike, read_size
 
-#: A sample or several: arrays, Pillow images, paths, or lists of them. Pillow is
+#: One or several samples: arrays, Pillow images, paths, or lists of them. Pillow is
 #: optional, so there is no narrower type.
 Inputs: TypeAlias = Any
 Embedding = Callable[[list[Any]], ArrayLike]
 
 
 class InputReader:
-    """Read samples, all of the kind of the first.
+    """Read samples, which must all be of the same kind as the first.
 
     Parameters
     ----------
     size : sequence of int
         Height and width to which images are resized.
     embedding : callable or None
-        From a list of images to an array with a vector for each.
+        A function from a list of images to an array with one row per image.
 
     Raises
     ------
     RecognitionError
-        It is no size.
+        The size is not valid.
     """
 
     def __init__(self, *, size: SizeLike, embedding: Embedding | None = None) -> None:
@@ -43,13 +43,13 @@ class InputReader:
         except ValueError as error:
             raise RecognitionError(str(error)) from error
         self.embedding = embedding
-        #: "image" or "vector", once there was a sample.
+        #: "image" or "vector"; None before the first sample.
         self.kind: str | None = None
-        #: Values of a row, once there was a sample.
+        #: Number of values of a row; None before the first sample.
         self.width: int | None = None
 
     def reset(self) -> None:
-        """Forget of which kind samples are."""
+        """Forget the kind of the samples."""
         self.kind = self.width = None
 
     @property
@@ -65,7 +65,7 @@ class InputReader:
         inputs : array, image, path or list of them
             Samples.
         enrolling : bool, default=True
-            Whether the first sample may say of which kind all are.
+            Whether the first sample may define the kind of all samples.
 
         Returns
         -------
@@ -75,10 +75,10 @@ class InputReader:
         Raises
         ------
         RecognitionError
-            There is no sample, one cannot be used, or it is of another kind than
-            those before.
+            There is no sample, or a sample cannot be used or is of another kind than
+            the samples before.
         """
-        if isinstance(inputs, _Rows):
+        if isinstance(inputs, _ReadRows):
             return inputs.rows
         if self.embedding is not None:
             kind, rows = "vector", self._embedded(_as_list(inputs))
@@ -102,7 +102,7 @@ class InputReader:
 
     @contextmanager
     def kept_on_error(self) -> Iterator[None]:
-        """Forget what a sample said of its kind if it cannot be used after all."""
+        """Restore the kind of the samples if an error is raised."""
         before = self.kind, self.width
         try:
             yield
@@ -118,15 +118,15 @@ class InputReader:
         if vectors.ndim != 2 or len(vectors) != len(images):
             raise RecognitionError(
                 f"The embedding gave an array of shape {vectors.shape} for "
-                f"{len(images)} images; a row for each was expected"
+                f"{len(images)} images; one row per image was expected"
             )
         if vectors.dtype.kind not in "fiu":
-            raise RecognitionError(f"An embedding is numbers, not {vectors.dtype}")
-        return _vectors(vectors)
+            raise RecognitionError(f"An embedding must be numbers, not {vectors.dtype}")
+        return _checked_vectors(vectors)
 
     def as_inputs(self, rows: NDArray[Any]) -> Any:
-        """Rows in a form that `read` takes, without another embedding."""
-        return _Rows(rows)
+        """Rows in a form that `read` accepts and does not embed again."""
+        return _ReadRows(rows)
 
     def _rows(self, inputs: Inputs) -> tuple[str, NDArray[Any]]:
         if isinstance(inputs, str | os.PathLike) or _is_pillow(inputs):
@@ -150,14 +150,14 @@ class InputReader:
         if array.ndim == 3 or (array.ndim == 2 and self._is_image(array)):
             return "image", self._grey(array, colour=False)
         if array.ndim < 3 and array.ndim > 0:
-            return "vector", _vectors(np.atleast_2d(array))
+            return "vector", _checked_vectors(np.atleast_2d(array))
         raise RecognitionError(
             "Samples are images of shape (height, width) or (n, height, width), or "
             f"vectors of shape (p,) or (n, p); got {array.shape}"
         )
 
     def _is_image(self, array: NDArray[Any]) -> bool:
-        """Whether a two-dimensional array is an image, and not vectors."""
+        """Whether a two-dimensional array is an image. If not, its rows are vectors."""
         if self.kind is not None:
             return self.kind == "image"
         return array.dtype in (np.uint8, np.uint16)
@@ -188,19 +188,19 @@ class InputReader:
         return grey.reshape(-1, self.size[0] * self.size[1])
 
 
-class _Rows:
-    """Rows that have been read."""
+class _ReadRows:
+    """Rows that `InputReader.read` has returned."""
 
     def __init__(self, rows: NDArray[Any]) -> None:
         self.rows = rows
 
 
-def _vectors(vectors: NDArray[Any]) -> NDArray[np.float32]:
+def _checked_vectors(vectors: NDArray[Any]) -> NDArray[np.float32]:
     rows = vectors.astype(np.float32)
     if not np.isfinite(rows).all():
         raise RecognitionError("A sample has values that are not finite")
     if not rows.any(axis=1).all():
-        raise RecognitionError("A sample is a vector of zeros, which is like nobody")
+        raise RecognitionError("A sample is a vector of zeros, which has no direction")
     return rows
 
 
@@ -214,8 +214,8 @@ def _as_list(inputs: Inputs) -> list[Any]:
 
 
 def _is_colour(images: NDArray[Any]) -> bool:
-    """Whether the last axis is grey or red, green and blue, and perhaps opacity."""
-    # No image is so narrow.
+    """Whether the last axis holds colours: grey or RGB, with or without opacity."""
+    # No image is only 2 to 4 pixels wide.
     return images.shape[-1] in (2, 3, 4)
 
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scores of images for enrolled subjects: a method, and a score for strangers.
+"""Scores of samples for enrolled subjects: a method, and a cosine against strangers.
 
-The quadratic score is learnt to tell the enrolled from each other; by itself it tells
-strangers badly, as a stranger is like none of them. The cosine
-to the mean of a subject's samples knows how alike samples of different people are
-at all. The score is the sum of both, the cosine in units of its spread between
-different enrolled people.
+The method learns to tell enrolled people apart. Its score alone does not detect
+strangers well, as it has not learnt from any. The cosine of a sample and the mean of a
+subject's samples measures how similar they are. The score is the sum of both. The
+cosine is standardised by its mean and standard deviation between different people.
 """
 
 from collections.abc import Mapping
@@ -30,14 +29,14 @@ from dualqml.extractors.prepared_samples import (
 )
 from dualqml.recognition.gallery import Gallery
 
-#: Parameters of DualQML-W that did well for vectors (see docs/recognition.md).
+#: Default parameters of DualQML-W for vectors (see docs/recognition.md).
 _VECTOR_PARAMETERS: dict[str, Any] = {
     "rho": 0.5,
     "lam": 0.17,
     "rule": "max",
     "kernel": "linear",
 }
-#: And for images, through local descriptors.
+#: Default parameters of DualQML-W for images, through local descriptors.
 _IMAGE_PARAMETERS: dict[str, Any] = {
     "rho": 0.1,
     "lam": 0.1,
@@ -45,16 +44,16 @@ _IMAGE_PARAMETERS: dict[str, Any] = {
     "descriptor": "local",
     "kernel": "linear",
 }
-_OURS = "DualQML-W"
-#: Cosines that differ by less differ by rounding.
+_DUAL_QML_W = "DualQML-W"
+#: A smaller standard deviation of the cosines is rounding.
 _LEAST_SPREAD = 1e-6
 
 
 class SampleCache:
-    """What is computed of subjects' samples before anything is learnt from them.
+    """Results of computations on samples that do not depend on what is learnt.
 
-    It is kept, so that a subject that comes or goes costs little more than the
-    learning. Not for several threads at a time.
+    They are kept, so that enrolling or removing a subject costs little more than the
+    learning. Several threads must not use it at the same time.
     """
 
     def __init__(self) -> None:
@@ -62,11 +61,11 @@ class SampleCache:
         self._products = ProductCache()
 
     def forget(self, subject: str) -> None:
-        """Drop what was computed with a subject, and overwrite what is kept of it."""
+        """Delete all results of a subject, and overwrite its samples in memory."""
         self._products.forget(subject)
         prepared = self._prepared.pop(subject, None)
         if prepared is not None:
-            # Copies that a fit made in passing have been freed, but not overwritten.
+            # Temporary copies of a fit have been freed, but not overwritten.
             prepared.inputs.fill(0.0)
             if prepared.tangents is not None:
                 prepared.tangents.fill(0.0)
@@ -79,16 +78,16 @@ class SampleCache:
         Parameters
         ----------
         model : DualQMLW
-            What they are prepared for, always with the same parameters.
+            The estimator, always with the same parameters.
         gallery : Gallery
-            The subjects. New ones are prepared, all at once.
+            The subjects. Samples of new subjects are prepared, all at once.
 
         Returns
         -------
         samples : PreparedSamples
-            Their samples.
+            The samples.
         order : ndarray of int of shape (n_samples,)
-            The row of each in the gallery.
+            The row of each sample in the gallery.
         """
         new = [subject for subject in gallery if subject not in self._prepared]
         if new:
@@ -110,9 +109,9 @@ class SampleCache:
 
 
 class Matcher:
-    """A method of the tables, fitted to a gallery, with the score for strangers.
+    """A recognition method fitted to a gallery, with the class-mean cosine.
 
-    Once fitted it does not change: threads may share it.
+    Once fitted it does not change, so threads may share it.
 
     Parameters
     ----------
@@ -151,11 +150,11 @@ class Matcher:
         cosine_weight: float | None,
         parameters: dict[str, Any],
     ) -> "Matcher":
-        """A matcher with what did well for the kind of samples, where not given."""
-        if method == _OURS:
+        """A matcher with default parameters for the kind of samples."""
+        if method == _DUAL_QML_W:
             images = image_shape is not None
-            start = _IMAGE_PARAMETERS if images else _VECTOR_PARAMETERS
-            parameters = start | parameters
+            defaults = _IMAGE_PARAMETERS if images else _VECTOR_PARAMETERS
+            parameters = defaults | parameters
         if cosine_weight is None:
             cosine_weight = 0.0 if image_shape is not None else 0.8
         return cls(method, image_shape, cosine_weight, parameters)
@@ -168,7 +167,7 @@ class Matcher:
         ValueError
             There is no such method, or it has no such parameter.
         """
-        if self.method != _OURS:
+        if self.method != _DUAL_QML_W:
             return make_method(
                 self.method, image_shape=self.image_shape, **self.parameters
             )
@@ -192,16 +191,16 @@ class Matcher:
         Parameters
         ----------
         gallery : Gallery
-            What this one was fitted to.
+            The gallery that this matcher was fitted to.
         kept : dict of str to ndarray of int
-            Which samples of which subjects.
+            The samples to use, by subject.
         cache : SampleCache
-            What is known of the samples of the gallery.
+            Results for the samples of the gallery.
 
         Returns
         -------
         Matcher
-            Another.
+            The new matcher.
         """
         other = Matcher(
             self.method, self.image_shape, self.cosine_weight, self.parameters
@@ -227,7 +226,7 @@ class Matcher:
         gallery : Gallery
             The subjects and their samples.
         cache : SampleCache
-            What is known of them already.
+            Results for their samples.
         """
         model = self.estimator()
         if isinstance(model, DualQMLW):
@@ -248,10 +247,10 @@ class Matcher:
         self._learn_cosines(samples.inputs, codes)
 
     def _learn_cosines(self, units: Array, codes: Index) -> None:
-        """Learn how alike samples and other people's means are."""
+        """Learn the distribution of cosines between different people."""
         self.means = unit_rows(class_means(units, codes)[0])
         self.cosine_mean, spread = _cosines_of_others(units, self.means, codes)
-        # Two people with a sample each have one cosine, and rounding for a spread.
+        # Two people with one sample each have one cosine: its spread is only rounding.
         self.cosine_spread = spread if spread > _LEAST_SPREAD else 1.0
 
     def scores(self, rows: NDArray[Any]) -> Array:
@@ -259,7 +258,7 @@ class Matcher:
         if self.model is None or self.means is None:
             raise RecognitionError("The matcher has not been fitted")
         rows = rows.astype(np.float64)
-        scores = _for_each_class(self.model, rows)
+        scores = _class_scores(self.model, rows)
         if self.cosine_weight:
             inputs = unit_rows(rows)
             if isinstance(self.model, DualQMLW):
@@ -268,15 +267,15 @@ class Matcher:
             standard = (cosines - self.cosine_mean) / self.cosine_spread
             scores = scores + self.cosine_weight * standard
         if not np.isfinite(scores).all():
-            raise RecognitionError("A score is not finite: train the model anew")
+            raise RecognitionError("A score is not finite: train the model again")
         return scores
 
 
 def _cosines_of_others(units: Array, means: Array, codes: Index) -> tuple[float, float]:
     """Mean and standard deviation of the cosines to the means of other subjects.
 
-    By sums over all pairs, less the own ones: in a large gallery there are too many
-    pairs to look at each.
+    Computed from sums over all pairs minus the pairs of the same subject: a large
+    gallery has too many pairs to store.
     """
     if len(means) <= means.shape[1]:
         squares = float(np.sum((units @ means.T) ** 2))
@@ -290,13 +289,13 @@ def _cosines_of_others(units: Array, means: Array, codes: Index) -> tuple[float,
     return mean, float(np.sqrt(max(variance, 0.0)))
 
 
-def _for_each_class(model: Any, rows: Array) -> Array:
-    """Scores with a column for each class, also where there are two."""
+def _class_scores(model: Any, rows: Array) -> Array:
+    """Scores with one column per class, also for two classes."""
     if isinstance(model, DualQMLW) and model.qml_.rule == "max":
         return np.asarray(model.transform(rows), dtype=np.float64)
     scores = np.asarray(model.decision_function(rows))
     if scores.ndim == 1:
-        # One score for both is on another scale than a score for each.
+        # One score for two classes has another scale than one score per class.
         raise RecognitionError(
             "With two subjects this method has one score for both, which no threshold "
             'of larger galleries fits: enrol a third, or use DualQML-W with rule="max"'

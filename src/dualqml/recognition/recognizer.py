@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Enrol, verify, identify, say "unknown", erase."""
+"""The recogniser: enrol, verify, identify or answer "unknown", and erase people."""
 
 import hashlib
 import json
@@ -34,21 +34,22 @@ from dualqml.recognition.results import (
     Verification,
 )
 
-_BEFORE_REMOVAL = "kept from a calibration before a removal; calibrate again"
+#: The source of a threshold whose calibration used a removed subject.
+_KEPT_AFTER_REMOVAL = "kept from a calibration before a removal; calibrate again"
 
 
 class Recognizer:
-    """People who can be enrolled, recognised and erased.
+    """Recognise people, who can be enrolled and erased at any time.
 
-    After every `enroll` and `remove` the model is the one that a fresh fit to the
-    present subjects gives: nothing of a removed subject is left in it. It is fitted
-    when it is next needed.
+    After every `enroll` and `remove`, the model is equal to a new fit to the present
+    subjects: nothing of a removed subject is left in it. It is fitted when it is next
+    needed.
 
-    Threads may share a recogniser: changes wait for each other, and a search sees the
-    people before a change or those after it.
+    Threads may share a recogniser. Changes wait for each other. A search sees the
+    subjects either before or after a change.
 
     Scores are similarities: the larger, the more alike. A decision needs a
-    threshold: from `calibrate`, given by hand, or with the call.
+    threshold: from `calibrate`, from the user, or from the call.
 
     Read more in the :ref:`user guide <recognition>`.
 
@@ -59,17 +60,16 @@ class Recognizer:
     size : sequence of int, default=(32, 32)
         Height and width to which images are resized. Not used for vectors.
     threshold : float, default=None
-        The score that makes a match.
+        The smallest score of a match.
     cosine_weight : float, default=None
-        Weight of the cosine to a subject's mean in the score, which tells
-        strangers. None means 0.8 for vectors and 0 for images, where pixels of
-        different people are alike anyhow.
+        Weight, in the score, of the cosine to the mean of a subject's samples. It
+        helps to detect strangers. None means 0.8 for vectors and 0 for images, as the
+        pixels of different people are always similar.
     embedding : callable, default=None
-        From a list of images to an array with a vector for each. It is not saved:
-        give it again to `load`.
+        A function from a list of images to an array with one row per image. It is not
+        saved: give it again to `load`.
     **parameters : dict
-        Parameters of the method, instead of those that did well for vectors or
-        images.
+        Parameters of the method, instead of its defaults for vectors or images.
 
     Examples
     --------
@@ -125,125 +125,52 @@ class Recognizer:
             raise RecognitionError(str(error)) from error
         self._gallery = Gallery()
         self._cache = SampleCache()
-        #: Fitted to the present subjects, or None.
+        #: Fitted to the present subjects; None if it must be fitted first.
         self._matcher: Matcher | None = None
-        self._changing = threading.RLock()
+        self._lock = threading.RLock()
         self._model_id: str | None = None
         self.calibration: Calibration | None = None
         if threshold is not None:
             self.set_threshold(threshold)
 
     def __getstate__(self) -> dict[str, Any]:
-        # For copies, and for processes that are handed one; a lock is of a process.
-        with self._changing:
-            return {k: v for k, v in vars(self).items() if k != "_changing"}
+        # For copies and for other processes. A lock belongs to one process.
+        with self._lock:
+            return {k: v for k, v in vars(self).items() if k != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._changing = threading.RLock()
+        self._lock = threading.RLock()
 
     def subjects(self) -> list[str]:
-        """The enrolled subjects, sorted.
+        """The enrolled subjects, sorted by name.
 
         Returns
         -------
         list of str
-            Their names.
+            The names.
         """
-        with self._changing:
+        with self._lock:
             return list(self._gallery)
 
-    def enroll(self, subject: str, images: Inputs) -> None:
-        """Enrol a subject, or add to what is known of one.
+    @property
+    def n_samples(self) -> int:
+        """Number of samples of all subjects."""
+        return self._gallery.n_samples
 
-        Parameters
-        ----------
-        subject : str
-            The name.
-        images : array, image, path or list of them
-            An image (height, width), several (n, height, width), a vector (p,),
-            several (n, p), Pillow images or paths. All that is ever enrolled must
-            be of one kind.
+    @property
+    def inputs(self) -> str | None:
+        """The kind of the samples: "image" or "vector"; None if nobody is enrolled."""
+        return self._reader.kind
 
-        Raises
-        ------
-        RecognitionError
-            The name or the samples cannot be used; nothing has changed.
-        """
-        subject = checked_name(subject)
-        with self._changing, self._reader.kept_on_error():
-            self._add(subject, self._reader.read(images))
-
-    def enroll_many(self, images: Inputs, subjects: Sequence[str]) -> None:
-        """Enrol many samples at once.
-
-        Parameters
-        ----------
-        images : array or list
-            Samples, as for `enroll`.
-        subjects : sequence of str
-            The subject of each.
-        """
-        names = [checked_name(subject) for subject in subjects]
-        with self._changing, self._reader.kept_on_error():
-            rows = self._reader.read(images)
-            if len(names) != len(rows):
-                raise RecognitionError(
-                    f"{len(rows)} samples need as many subjects, got {len(names)}"
-                )
-            # One row is like the others: if the first fits, all do.
-            places: dict[str, list[int]] = {}
-            for place, subject in enumerate(names):
-                places.setdefault(subject, []).append(place)
-            for subject, own in places.items():
-                self._add(subject, rows[own])
-
-    def remove(self, subject: str) -> None:
-        """Erase a subject.
-
-        Nothing of it is left in the model. Of a calibration only the threshold
-        stays, a number; calibrate again when you can. Files that were saved before
-        are not touched: save again to the same place.
-
-        Parameters
-        ----------
-        subject : str
-            The name.
-
-        Raises
-        ------
-        UnknownSubjectError
-            It is not enrolled.
-        """
-        with self._changing:
-            self._gallery[subject]  # An error if it is not enrolled.
-            self._forget(subject)
-            if self.calibration is not None and self.calibration.kind != "given":
-                # Rates and counts were of this subject's samples too.
-                self.calibration = Calibration(
-                    self.calibration.threshold, "given", source=_BEFORE_REMOVAL
-                )
-            self._gallery.remove(subject)
-            if not self._gallery:
-                # A threshold of other people, perhaps of another kind of samples.
-                if self.calibration and self.calibration.source == _BEFORE_REMOVAL:
-                    self.calibration = None
-                self._cache = SampleCache()
-                self._reader.reset()
-
-    def _add(self, subject: str, rows: NDArray[Any]) -> None:
-        self._gallery.checked(subject, rows)
-        self._forget(subject)
-        self._gallery.add(subject, rows)
-
-    def _forget(self, subject: str) -> None:
-        """Forget what was learnt, before a subject changes.
-
-        In this order: whatever comes between, there is no model of other samples
-        than those of the gallery.
-        """
-        self._matcher = self._model_id = None
-        self._cache.forget(subject)
+    @property
+    def model_id(self) -> str:
+        """Sixteen hexadecimal digits that change with any sample or parameter."""
+        model_id = self._model_id
+        if model_id is None:
+            with self._lock:
+                model_id = self._model_id = self._compute_model_id()
+        return model_id
 
     def samples(self, subject: str) -> NDArray[Any]:
         """The samples of a subject as they are kept, one row per sample.
@@ -258,130 +185,97 @@ class Recognizer:
         ndarray of shape (n_samples, n_features)
             8-bit pixels, or vectors.
         """
-        with self._changing:
+        with self._lock:
             return np.array(self._gallery[subject])
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Save everything in one file.
-
-        At any moment the old or the new file is there, whole. It holds the samples
-        of the enrolled subjects and nothing of any other.
+    def enroll(self, subject: str, images: Inputs) -> None:
+        """Enrol a subject, or add samples to an enrolled subject.
 
         Parameters
         ----------
-        path : path
-            The file; its folder is made if it is not there.
+        subject : str
+            The name.
+        images : array, image, path or list of them
+            An image (height, width), several (n, height, width), a vector (p,),
+            several (n, p), Pillow images or paths. All enrolled samples must be of one
+            kind.
 
         Raises
         ------
-        FileError
-            It cannot be written. The old one is untouched.
+        RecognitionError
+            The name or the samples cannot be used. Nothing has changed.
         """
-        with self._changing:
-            save_recognizer(self, path)
+        subject = checked_name(subject)
+        with self._lock, self._reader.kept_on_error():
+            self._add(subject, self._reader.read(images))
 
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        embedding: Embedding | None = None,
-        verify: bool = True,
-    ) -> Self:
-        """Load what `save` has written.
+    def enroll_many(self, images: Inputs, subjects: Sequence[str]) -> None:
+        """Enrol many samples at once.
 
         Parameters
         ----------
-        path : path
-            The file.
-        embedding : callable, optional
-            As in the constructor; files do not hold it.
-        verify : bool, default=True
-            Whether to check the checksum, which reads the whole file once.
+        images : array or list
+            Samples, as for `enroll`.
+        subjects : sequence of str
+            The subject of each.
+        """
+        names = [checked_name(subject) for subject in subjects]
+        with self._lock, self._reader.kept_on_error():
+            rows = self._reader.read(images)
+            if len(names) != len(rows):
+                raise RecognitionError(
+                    f"{len(rows)} samples need as many subjects, got {len(names)}"
+                )
+            # All rows have the same size and type: if the first fits, all do.
+            rows_of: dict[str, list[int]] = {}
+            for row, subject in enumerate(names):
+                rows_of.setdefault(subject, []).append(row)
+            for subject, own in rows_of.items():
+                self._add(subject, rows[own])
 
-        Returns
-        -------
-        object
-            Its arrays stay in the file until they are used; processes that load the
-            same file share their memory.
+    def remove(self, subject: str) -> None:
+        """Erase a subject.
+
+        Nothing of the subject is left in the model. Of a calibration only the threshold
+        stays; calibrate again when you can. Files that were saved before are not
+        changed: save again to the same path.
+
+        Parameters
+        ----------
+        subject : str
+            The name.
 
         Raises
         ------
-        ModelFileError
-            There is no such file, it is damaged, or of another format.
+        UnknownSubjectError
+            The subject is not enrolled.
         """
-        return load_recognizer(cls, path, embedding=embedding, verify=verify)
-
-    @property
-    def inputs(self) -> str | None:
-        """What samples are: "image" or "vector"; None while nobody is enrolled."""
-        return self._reader.kind
-
-    @property
-    def model_id(self) -> str:
-        """Sixteen hexadecimal digits that change with any sample or parameter."""
-        model_id = self._model_id
-        if model_id is None:
-            with self._changing:
-                model_id = self._model_id = self._digest()
-        return model_id
-
-    def _digest(self) -> str:
-        digest = hashlib.sha256()
-        about = [self.method, list(self.size), self.cosine_weight, self.parameters]
-        digest.update(json.dumps([about, self.subjects()], sort_keys=True).encode())
-        for subject in self._gallery:
-            rows = np.ascontiguousarray(self._gallery[subject])
-            digest.update(repr((rows.shape, rows.dtype.str)).encode() + rows.tobytes())
-        return digest.hexdigest()[:16]
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples of all subjects."""
-        return self._gallery.n_samples
+        with self._lock:
+            self._gallery[subject]  # Raises if it is not enrolled.
+            self._discard_model(subject)
+            if self.calibration is not None and self.calibration.kind != "given":
+                # The rates and counts depend on samples of this subject too.
+                self.calibration = Calibration(
+                    self.calibration.threshold, "given", source=_KEPT_AFTER_REMOVAL
+                )
+            self._gallery.remove(subject)
+            if not self._gallery:
+                # The next subjects may be other people with another kind of samples.
+                if self.calibration and self.calibration.source == _KEPT_AFTER_REMOVAL:
+                    self.calibration = None
+                self._cache = SampleCache()
+                self._reader.reset()
 
     def fit(self) -> Self:
-        """Learn now, rather than when it is next needed.
+        """Fit the model now instead of when it is next needed.
 
         Returns
         -------
         self : object
             The same object.
         """
-        self._ready()
+        self._fitted_matcher()
         return self
-
-    def _ready(self) -> Matcher:
-        """The matcher of the present subjects. It does not change any more."""
-        matcher = self._matcher
-        if matcher is not None:
-            return matcher
-        with self._changing:
-            if self._matcher is not None:
-                # Another thread has fitted it meanwhile.
-                return self._matcher
-            if len(self._gallery) < 2:
-                raise RecognitionError(
-                    "Recognition compares people: enrol at least two subjects, "
-                    f"{len(self._gallery)} is enrolled"
-                )
-            matcher = Matcher.default(
-                self.method,
-                self._reader.image_shape,
-                self.cosine_weight,
-                self.parameters,
-            )
-            try:
-                matcher.fit(self._gallery, self._cache)
-            except DualQMLError:
-                raise
-            except ValueError as error:
-                raise RecognitionError(
-                    f"{self.method} cannot learn from these samples: {error}"
-                ) from error
-            matcher.model_id = self.model_id
-            self._matcher = matcher
-            return matcher
 
     def verify(
         self, subject: str, image: Inputs, *, threshold: float | None = None
@@ -395,14 +289,16 @@ class Recognizer:
         image : array, image or path
             One sample.
         threshold : float, optional
-            Instead of that of the model.
+            Used instead of the threshold of the model.
 
         Returns
         -------
         Verification
             The decision and its score.
         """
-        return self.verify_many([subject], self._one(image), threshold=threshold)[0]
+        return self.verify_many(
+            [subject], self._single_sample(image), threshold=threshold
+        )[0]
 
     def verify_many(
         self, subjects: Sequence[str], images: Inputs, *, threshold: float | None = None
@@ -414,20 +310,20 @@ class Recognizer:
         subjects : sequence of str
             The subjects claimed.
         images : array or list
-            A sample for each.
+            One sample per subject.
         threshold : float, optional
-            Instead of that of the model.
+            Used instead of the threshold of the model.
 
         Returns
         -------
         list of Verification
-            A decision for each.
+            One decision per sample.
         """
-        limit = self._threshold(threshold)
-        matcher = self._ready()
+        limit = self._decision_threshold(threshold)
+        matcher = self._fitted_matcher()
         scores, names = self._scores(matcher, images), matcher.subjects
-        place = {name: column for column, name in enumerate(names)}
-        unknown = [subject for subject in subjects if subject not in place]
+        columns = {name: column for column, name in enumerate(names)}
+        unknown = [subject for subject in subjects if subject not in columns]
         if unknown:
             raise UnknownSubjectError(
                 f"{unknown[0]!r} is not enrolled; {len(names)} subjects are"
@@ -438,7 +334,7 @@ class Recognizer:
             )
         found = []
         for subject, row in zip(subjects, scores, strict=True):
-            score = float(row[place[subject]])
+            score = float(row[columns[subject]])
             decision = "match" if score >= limit else "no match"
             found.append(
                 Verification(decision, subject, score, limit, matcher.model_id)  # type: ignore[arg-type]
@@ -448,7 +344,7 @@ class Recognizer:
     def identify(
         self, image: Inputs, *, top: int = 5, threshold: float | None = None
     ) -> Identification:
-        """Decide who is on an image, if anybody who is enrolled.
+        """Decide which enrolled subject is on an image, if any.
 
         Parameters
         ----------
@@ -457,14 +353,16 @@ class Recognizer:
         top : int, default=5
             Length of the list of candidates.
         threshold : float, optional
-            Instead of that of the model.
+            Used instead of the threshold of the model.
 
         Returns
         -------
         Identification
             The decision and the candidates.
         """
-        return self.identify_many(self._one(image), top=top, threshold=threshold)[0]
+        return self.identify_many(
+            self._single_sample(image), top=top, threshold=threshold
+        )[0]
 
     def identify_many(
         self, images: Inputs, *, top: int = 5, threshold: float | None = None
@@ -478,17 +376,17 @@ class Recognizer:
         top : int, default=5
             Length of the lists of candidates.
         threshold : float, optional
-            Instead of that of the model.
+            Used instead of the threshold of the model.
 
         Returns
         -------
         list of Identification
-            A decision for each.
+            One decision per sample.
         """
         if top < 1:
             raise RecognitionError(f"top must be at least 1, got {top}")
-        limit = self._threshold(threshold)
-        matcher = self._ready()
+        limit = self._decision_threshold(threshold)
+        matcher = self._fitted_matcher()
         scores, names = self._scores(matcher, images), matcher.subjects
         found = []
         for row in scores:
@@ -519,26 +417,17 @@ class Recognizer:
         Returns
         -------
         ndarray of shape (n_samples, n_subjects)
-            In the order of `subjects`.
+            The scores, with columns in the order of `subjects`.
 
         Raises
         ------
         RecognitionError
             A sample cannot be used, or a template is of another model.
         """
-        return self._scores(self._ready(), images)
-
-    def _scores(self, matcher: Matcher, images: Inputs) -> Array:
-        if isinstance(images, Template):
-            images = [images]
-        if isinstance(images, Sequence) and any(
-            isinstance(item, Template) for item in images
-        ):
-            return _template_scores(images, matcher.model_id)
-        return matcher.scores(self._reader.read(images, enrolling=False))
+        return self._scores(self._fitted_matcher(), images)
 
     def template(self, image: Inputs) -> Template:
-        """What this model sees in a sample, to ask for it several times.
+        """The scores of a sample, to use them several times.
 
         Parameters
         ----------
@@ -548,22 +437,16 @@ class Recognizer:
         Returns
         -------
         Template
-            Takes the place of the image in `verify`, `identify` and `scores`.
+            It can replace the image in `verify`, `identify` and `scores`.
         """
-        matcher = self._ready()
-        scores = self._scores(matcher, self._one(image))
+        matcher = self._fitted_matcher()
+        scores = self._scores(matcher, self._single_sample(image))
         return Template(matcher.model_id, scores[0])
 
-    def _one(self, image: Inputs) -> Any:
-        if isinstance(image, Template):
-            return image
-        rows = self._reader.read(image, enrolling=False)
-        if len(rows) != 1:
-            raise RecognitionError(
-                f"One sample was expected, got {len(rows)}; for several there are "
-                "verify_many and identify_many"
-            )
-        return self._reader.as_inputs(rows)
+    @property
+    def threshold(self) -> float | None:
+        """The threshold, or None."""
+        return None if self.calibration is None else self.calibration.threshold
 
     def set_threshold(self, threshold: float) -> None:
         """Set the threshold by hand.
@@ -571,30 +454,13 @@ class Recognizer:
         Parameters
         ----------
         threshold : float
-            The score that makes a match.
+            The smallest score of a match.
         """
         if not np.isfinite(threshold):
             raise RecognitionError(f"A threshold is a finite number, not {threshold!r}")
         self.calibration = Calibration(
             float(threshold), "given", source="given by the user"
         )
-
-    @property
-    def threshold(self) -> float | None:
-        """The threshold, if there is one."""
-        return None if self.calibration is None else self.calibration.threshold
-
-    def _threshold(self, given: float | None) -> float:
-        if given is not None:
-            if not np.isfinite(given):
-                raise RecognitionError(f"A threshold is a finite number, not {given!r}")
-            return float(given)
-        if self.calibration is None:
-            raise NoThresholdError(
-                "There is no threshold yet: calibrate the recogniser, or pass "
-                "threshold. scores() needs none."
-            )
-        return self.calibration.threshold
 
     def calibrate(
         self,
@@ -609,11 +475,11 @@ class Recognizer:
         Parameters
         ----------
         images : array or list, optional
-            Samples that were not enrolled, of people who are not enrolled and, to
-            learn the price, of some who are. Without them the enrolled subjects
-            are left out in turn.
+            Samples that were not enrolled: of people who are not enrolled and, to
+            measure the rate of missed people, of some who are. If None, the enrolled
+            subjects are left out in turn.
         labels : sequence of str, optional
-            Who is on the images.
+            The person on each image.
         fmr : float, optional
             False match rate of a verification.
         fpir : float, optional
@@ -622,14 +488,14 @@ class Recognizer:
         Returns
         -------
         Calibration
-            The threshold and where it comes from. It stays with the model.
+            The threshold and where it comes from. The recogniser keeps it.
         """
         if (fmr is None) == (fpir is None):
             raise RecognitionError("Give either fmr (verify) or fpir (identify)")
         if (images is None) != (labels is None):
-            raise RecognitionError("Images and labels come together")
-        with self._changing:
-            matcher = self._ready()
+            raise RecognitionError("Give both images and labels, or neither")
+        with self._lock:
+            matcher = self._fitted_matcher()
             if images is None or labels is None:
                 trials = left_out_trials(self._gallery, matcher, self._cache)
                 source = f"{len(self._gallery)} enrolled subjects left out in turn"
@@ -647,14 +513,152 @@ class Recognizer:
             )
             return self.calibration
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save everything in one file.
+
+        At any moment either the old or the new file is there and complete. It contains
+        the samples of the enrolled subjects and nothing of any others.
+
+        Parameters
+        ----------
+        path : path
+            The file. Its folder is made if it does not exist.
+
+        Raises
+        ------
+        FileError
+            The file cannot be written. An old file is not changed.
+        """
+        with self._lock:
+            save_recognizer(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedding: Embedding | None = None,
+        verify: bool = True,
+    ) -> Self:
+        """Load a recogniser that `save` has written.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        embedding : callable, optional
+            As in the constructor; files do not contain it.
+        verify : bool, default=True
+            Whether to check the checksum, which reads the whole file once.
+
+        Returns
+        -------
+        object
+            The recogniser. Its arrays stay in the file until they are used. Processes
+            that load the same file share their memory.
+
+        Raises
+        ------
+        ModelFileError
+            The file does not exist, is damaged, or has another format.
+        """
+        return load_recognizer(cls, path, embedding=embedding, verify=verify)
+
+    def _add(self, subject: str, rows: NDArray[Any]) -> None:
+        self._gallery.checked(subject, rows)
+        self._discard_model(subject)
+        self._gallery.add(subject, rows)
+
+    def _discard_model(self, subject: str) -> None:
+        """Discard the model and the cached results of a subject.
+
+        This comes before the gallery changes. If the change is interrupted, there is
+        no model that was fitted to other samples than those of the gallery.
+        """
+        self._matcher = self._model_id = None
+        self._cache.forget(subject)
+
+    def _fitted_matcher(self) -> Matcher:
+        """The matcher of the present subjects, fitted if needed. It never changes."""
+        matcher = self._matcher
+        if matcher is not None:
+            return matcher
+        with self._lock:
+            if self._matcher is not None:
+                # Another thread has fitted it in the meantime.
+                return self._matcher
+            if len(self._gallery) < 2:
+                raise RecognitionError(
+                    "Recognition compares people: enrol at least two subjects, "
+                    f"{len(self._gallery)} is enrolled"
+                )
+            matcher = Matcher.default(
+                self.method,
+                self._reader.image_shape,
+                self.cosine_weight,
+                self.parameters,
+            )
+            try:
+                matcher.fit(self._gallery, self._cache)
+            except DualQMLError:
+                raise
+            except ValueError as error:
+                raise RecognitionError(
+                    f"{self.method} cannot learn from these samples: {error}"
+                ) from error
+            matcher.model_id = self.model_id
+            self._matcher = matcher
+            return matcher
+
+    def _scores(self, matcher: Matcher, images: Inputs) -> Array:
+        if isinstance(images, Template):
+            images = [images]
+        if isinstance(images, Sequence) and any(
+            isinstance(item, Template) for item in images
+        ):
+            return _template_scores(images, matcher.model_id)
+        return matcher.scores(self._reader.read(images, enrolling=False))
+
+    def _single_sample(self, image: Inputs) -> Any:
+        if isinstance(image, Template):
+            return image
+        rows = self._reader.read(image, enrolling=False)
+        if len(rows) != 1:
+            raise RecognitionError(
+                f"One sample was expected, got {len(rows)}; for several there are "
+                "verify_many and identify_many"
+            )
+        return self._reader.as_inputs(rows)
+
+    def _decision_threshold(self, given: float | None) -> float:
+        if given is not None:
+            if not np.isfinite(given):
+                raise RecognitionError(f"A threshold is a finite number, not {given!r}")
+            return float(given)
+        if self.calibration is None:
+            raise NoThresholdError(
+                "There is no threshold yet: calibrate the recogniser, or pass "
+                "threshold. scores() needs none."
+            )
+        return self.calibration.threshold
+
+    def _compute_model_id(self) -> str:
+        digest = hashlib.sha256()
+        settings = [self.method, list(self.size), self.cosine_weight, self.parameters]
+        digest.update(json.dumps([settings, self.subjects()], sort_keys=True).encode())
+        for subject in self._gallery:
+            rows = np.ascontiguousarray(self._gallery[subject])
+            digest.update(repr((rows.shape, rows.dtype.str)).encode() + rows.tobytes())
+        return digest.hexdigest()[:16]
+
 
 def _template_scores(templates: Sequence[Template], model_id: str) -> Array:
     for template in templates:
         if not isinstance(template, Template):
-            raise RecognitionError("Templates and other samples are not mixed")
+            raise RecognitionError("Templates and other samples cannot be mixed")
         if template.model_id != model_id:
             raise RecognitionError(
                 f"The template is of model {template.model_id}, this is model "
-                f"{model_id}: make it anew from the image"
+                f"{model_id}: make it again from the image"
             )
     return np.array([template.scores for template in templates])

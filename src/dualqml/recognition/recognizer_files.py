@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Recognisers in files: gallery, fitted model and threshold in one.
+"""Recognisers in files: gallery, fitted model and threshold together.
 
-A safetensors file like that of a model (see `dualqml.persistence.model_files`). It is
-always written whole: a file never holds anything of a subject who was removed.
+The file is a safetensors file like that of a model (see
+`dualqml.persistence.model_files`). It is always written as a whole, so it never
+contains anything of a removed subject.
 
-What a file must have stands in three tables, `_STATE`, `_CALIBRATION` and `_MATCHER`;
-how its parts must fit together is checked when they are put together.
+Three tables, `_STATE`, `_CALIBRATION` and `_MATCHER`, list the fields of a file and
+their kinds. Whether the parts fit together is checked when a recogniser is built.
 """
 
 import inspect
@@ -67,7 +68,7 @@ _RATE = plain_number("a rate from 0 to 1", 0.0, 1.0) | NOTHING
 _WHOLE = Kind("a whole number", lambda v: type(v) is int and v >= 0)
 _RECORD = instance_of(dict) | NOTHING
 
-#: What a file says of a recogniser.
+#: Fields of a recogniser.
 _STATE: Mapping[str, Kind] = {
     "method": one_of(METHODS),
     "size": SIZE,
@@ -81,7 +82,7 @@ _STATE: Mapping[str, Kind] = {
     "calibration": _RECORD,
     "matcher": _RECORD,
 }
-#: Of its threshold.
+#: Fields of its calibration.
 _CALIBRATION: Mapping[str, Kind] = {
     "threshold": _NUMBER,
     "kind": one_of(("fmr", "fpir", "given")),
@@ -95,7 +96,7 @@ _CALIBRATION: Mapping[str, Kind] = {
     "source": LINE,
     "model_id": LINE,
 }
-#: Of the model that was fitted to its subjects.
+#: Fields of the model that was fitted to its subjects.
 _MATCHER: Mapping[str, Kind] = {
     "model": ESTIMATOR,
     "means": MATRIX,
@@ -110,7 +111,7 @@ def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> N
     """Save a recogniser; see `Recognizer.save`."""
     gallery, matcher = recognizer._gallery, None
     if len(gallery) > 1:
-        fitted = recognizer._ready()
+        fitted = recognizer._fitted_matcher()
         matcher = {name: getattr(fitted, name) for name in _MATCHER}
     calibration = recognizer.calibration
     state = {
@@ -127,7 +128,7 @@ def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> N
     }
     encoder = Encoder()
     try:
-        # What is written can be loaded; if not, now is the time to say so.
+        # Raise now if the recogniser could not be loaded again.
         _check_state(state)
         text = json.dumps(encoder.encode(state), allow_nan=False, ensure_ascii=False)
     except ValueError as error:
@@ -161,9 +162,9 @@ def load_recognizer(
         if decoder.unused:
             raise ValueProblem((decoder.unused[0],), "is an array that is not used")
         _check_state(state)
-        found = _restored(kind, state, embedding)
+        found = _recognizer_from_state(kind, state, embedding)
         if found.model_id != metadata.get(_ID_KEY):
-            raise ValueError("its samples are not its own")
+            raise ValueError("its samples do not fit its model id")
     except (ValueError, RecognitionError) as error:
         reason = printable(str(error), 1000)
         raise ModelFileError(f"{path} cannot be loaded: {reason}") from error
@@ -173,7 +174,7 @@ def load_recognizer(
 
 
 def _check_state(state: Any) -> None:
-    """Refuse a state whose fields are not what they should be."""
+    """Raise if a field of a state is missing, unknown or not valid."""
     check_fields(state, _STATE, ())
     _check_parameters(state["parameters"], "parameters")
     _check_gallery(state)
@@ -191,7 +192,7 @@ def _check_parameters(parameters: Mapping[str, Any], *path: str) -> None:
 
 
 def _check_gallery(state: Mapping[str, Any]) -> None:
-    """A number of samples for each subject, and as many rows of its kind."""
+    """Raise if the subjects, their numbers of samples and the rows do not fit."""
     subjects, counts, rows = state["subjects"], state["counts"], state["rows"]
     for subject in subjects:
         checked_name(subject)
@@ -200,10 +201,12 @@ def _check_gallery(state: Mapping[str, Any]) -> None:
     if counts.size != len(subjects):
         raise ValueError("there is not a number of samples for each subject")
     if (rows is None) != (not subjects) or (rows is None) != (state["kind"] is None):
-        raise ValueError("there are subjects without samples, or samples of nobody")
+        raise ValueError(
+            "there are subjects without samples, or samples without subjects"
+        )
     if rows is None:
         return
-    # Each by itself first, or a sum of forged ones could overflow to the right one.
+    # First each count by itself: the sum of forged counts could overflow.
     inside = counts.min() >= 1 and counts.max() <= len(rows)
     if not inside or counts.sum() != len(rows):
         raise ValueError("the samples do not match their numbers")
@@ -223,10 +226,10 @@ def _check_calibration(record: Mapping[str, Any]) -> None:
             raise ValueProblem(("calibration", name), "is missing")
 
 
-def _restored(
+def _recognizer_from_state(
     kind: type[_Kind], state: Mapping[str, Any], embedding: Embedding | None
 ) -> _Kind:
-    """A recogniser of fields that have been checked."""
+    """A recogniser from fields that have been checked."""
     taken = set(inspect.signature(kind.__init__).parameters) & set(state["parameters"])
     if taken:
         raise ValueProblem(("parameters", min(taken)), "is no parameter of a method")
@@ -240,8 +243,8 @@ def _restored(
     rows = state["rows"]
     found._reader.kind = state["kind"]
     found._reader.width = None if rows is None else rows.shape[1]
-    _fill(found._gallery, state)
-    _estimator(
+    _fill_gallery(found._gallery, state)
+    _validated_estimator(
         Matcher.default(
             found.method,
             found._reader.image_shape,
@@ -252,11 +255,11 @@ def _restored(
     if state["calibration"] is not None:
         found.calibration = Calibration(**state["calibration"])
     if state["matcher"] is not None:
-        found._matcher = _matcher(found, state["matcher"])
+        found._matcher = _matcher_from_state(found, state["matcher"])
     return found
 
 
-def _fill(gallery: Gallery, state: Mapping[str, Any]) -> None:
+def _fill_gallery(gallery: Gallery, state: Mapping[str, Any]) -> None:
     ends = np.cumsum(state["counts"])
     for subject, end, count in zip(
         state["subjects"], ends, state["counts"], strict=True
@@ -264,13 +267,13 @@ def _fill(gallery: Gallery, state: Mapping[str, Any]) -> None:
         gallery.restore(subject, state["rows"][end - count : end])
 
 
-def _estimator(matcher: Matcher) -> Any:
-    """The estimator of a matcher, whose parameters it takes."""
+def _validated_estimator(matcher: Matcher) -> Any:
+    """The estimator of a matcher; raise if its parameters are not valid."""
     try:
         estimator = matcher.estimator()
-        for part in _parts(estimator):
+        for part in _nested_estimators(estimator):
             part._validate_params()
-    # Parameters of a file may have the names of other arguments.
+    # A parameter of a file may have the name of another argument.
     except TypeError as error:
         raise ValueError(f"the parameters are not those of the method: {error}") from (
             error
@@ -278,15 +281,16 @@ def _estimator(matcher: Matcher) -> Any:
     return estimator
 
 
-def _parts(estimator: Any) -> list[Any]:
-    """An estimator, and those that it is made of, in order."""
+def _nested_estimators(estimator: Any) -> list[Any]:
+    """An estimator and the estimators inside it, in order."""
     if isinstance(estimator, Pipeline):
         return [estimator, *(step for _, step in estimator.steps)]
     inner = getattr(estimator, "estimator", None)
-    return [estimator] if inner is None else [estimator, *_parts(inner)]
+    return [estimator] if inner is None else [estimator, *_nested_estimators(inner)]
 
 
-def _matcher(recognizer: "Recognizer", state: Mapping[str, Any]) -> Matcher:
+def _matcher_from_state(recognizer: "Recognizer", state: Mapping[str, Any]) -> Matcher:
+    """The fitted matcher of a recogniser; raise if it does not fit the gallery."""
     matcher = Matcher(
         recognizer.method,
         recognizer._reader.image_shape,
@@ -294,8 +298,8 @@ def _matcher(recognizer: "Recognizer", state: Mapping[str, Any]) -> Matcher:
         state["parameters"],
     )
     means, model = state["means"], state["model"]
-    wanted = [type(part) for part in _parts(_estimator(matcher))]
-    if [type(part) for part in _parts(model)] != wanted:
+    wanted = [type(part) for part in _nested_estimators(_validated_estimator(matcher))]
+    if [type(part) for part in _nested_estimators(model)] != wanted:
         raise ValueError("the model is not of the method")
     n_subjects = len(recognizer.subjects())
     classes = getattr(model, "classes_", ())
@@ -303,10 +307,10 @@ def _matcher(recognizer: "Recognizer", state: Mapping[str, Any]) -> Matcher:
         raise ValueError("the model does not know the subjects")
     n_features = recognizer._reader.width
     if getattr(model, "n_features_in_", None) != n_features:
-        raise ValueError("the model is not one of such samples")
+        raise ValueError("the model was fitted to samples of another size")
     if len(means) != n_subjects:
-        raise ValueError("there is not a mean for each subject")
-    # The cosine is that of the inputs of the metric, where there is one.
+        raise ValueError("there is not one mean per subject")
+    # With DualQML-W the cosines are those of the inputs of its metric.
     width = model.metric_.n_inputs_ if isinstance(model, DualQMLW) else n_features
     if means.shape[1] != width:
         raise ValueError(f"the means have {means.shape[1]} values, not {width}")

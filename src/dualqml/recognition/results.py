@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a recogniser answers, and the errors that it raises."""
+"""The results of a recogniser."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -12,7 +12,7 @@ VerifyDecision = Literal["match", "no match"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A subject and how like it the image is.
+    """A subject and its similarity to an image.
 
     Attributes
     ----------
@@ -30,8 +30,8 @@ class Candidate:
 class Template:
     """What a model sees in a sample: its similarities to all subjects.
 
-    Made once by `Recognizer.template`, it can be asked for again and again. It means
-    nothing to another model, nor to the same after an enrolment or removal.
+    `Recognizer.template` makes it once, and it can be used many times. It cannot be
+    used with another model, nor with the same model after an enrolment or removal.
 
     Attributes
     ----------
@@ -52,11 +52,11 @@ class Verification:
     Attributes
     ----------
     decision : {"match", "no match"}
-        "match" where the score reaches the threshold.
+        "match" if the score reaches the threshold.
     subject : str
         The subject claimed.
     score, threshold : float
-        Similarity, and what was asked of it.
+        The similarity, and the smallest similarity of a match.
     model_id : str
         The model that decided.
     """
@@ -80,16 +80,16 @@ class Verification:
 
 @dataclass(frozen=True)
 class Identification:
-    """Who is on an image, or that it is nobody who is enrolled.
+    """The person on an image, or "unknown" if nobody enrolled is similar enough.
 
     Attributes
     ----------
     decision : {"match", "unknown"}
-        "match" where the score of the first candidate reaches the threshold.
+        "match" if the score of the first candidate reaches the threshold.
     subject : str or None
         The first candidate if it is a match, else None.
     score, threshold : float
-        Similarity to the first candidate, and what was asked of it.
+        The similarity to the first candidate, and the smallest similarity of a match.
     candidates : tuple of Candidate
         The most similar subjects, in falling order of their scores.
     model_id : str
@@ -131,18 +131,18 @@ class Calibration:
         The rate on the calibration data, at most the target.
     low, high : float or None
         95 % interval of that rate (Clopper and Pearson), as if comparisons were
-        independent; they share people, so it is rather wider.
+        independent. They share people, so the true interval is wider.
     missed : float or None
-        The price: false non-match rate, or false negative identification rate, of
-        the mated comparisons; None without any.
+        False non-match rate, or false negative identification rate, of the mated
+        comparisons; None if there are none.
     n_comparisons : int
-        Non-mated comparisons or searches behind the rate.
+        Number of non-mated comparisons or searches.
     n_mated : int
-        Mated comparisons or searches.
+        Number of mated comparisons or searches.
     source : str
         The calibration data in words.
     model_id : str
-        The model that was calibrated; another one since, if somebody came or went.
+        The model that was calibrated. It is another one after an enrolment or removal.
     """
 
     threshold: float
