@@ -18,7 +18,7 @@ def test_bounds_enclose_the_values_of_the_full_matrices(problem, lam):
     ):
         O, F = extra_scatter(X, own), responses(P, X[own])
         primal = objective(P * max(1.0, 1.0 / F.min()), O, lam)
-        dual, _ = dual_value_and_gradient(solution.dual[own], X[own], O, lam)
+        dual, _ = dual_value_and_gradient(solution.multipliers[own], X[own], O, lam)
         # Proven bounds, and where lambda is not extreme, not loose ones.
         close = 1e-6 if lam <= 10.0 else 1e-3
         assert primal * (1.0 - 1e-9) <= certificate.primal[c] <= primal * (1.0 + close)
@@ -31,7 +31,7 @@ def test_bounds_enclose_the_values_of_the_full_matrices(problem, lam):
 def spoiled(solution, **changes):
     fields = {
         name: getattr(solution, name)
-        for name in ("lam", "factors", "ranks", "dual", "n_iter")
+        for name in ("lam", "factors", "ranks", "multipliers", "n_iter")
     }
     return QMLSolution(**{**fields, **changes})
 
@@ -54,7 +54,7 @@ def test_a_good_solution_is_certified(solved):
 def test_wrong_multipliers_are_found(solved):
     spectrum, members, solution = solved
     for factor in (0.9, 1.1):
-        wrong = spoiled(solution, dual=solution.dual * factor)
+        wrong = spoiled(solution, multipliers=solution.multipliers * factor)
         assert certify(spectrum, members, wrong).gap.min() > 1e-3
 
 

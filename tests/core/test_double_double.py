@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualqml.core.double_double import long_product
+from dualqml.core.double_double import double_double_product
 
 
 @given(seed=st.integers(0, 1000), n=st.integers(1, 12))
@@ -12,7 +12,7 @@ def test_the_sum_of_both_is_the_product_to_thirty_digits(seed, n):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(3, n)) * 10.0 ** rng.uniform(-8, 8, size=(3, n))
     B = rng.normal(size=(n, 2)) * 10.0 ** rng.uniform(-8, 8, size=(n, 2))
-    high, low = long_product(A, B)
+    high, low = double_double_product(A, B)
     for i in range(3):
         for j in range(2):
             terms = [
@@ -26,5 +26,5 @@ def test_the_sum_of_both_is_the_product_to_thirty_digits(seed, n):
 
 def test_what_cancels_is_kept():
     big = 1e12
-    high, low = long_product(np.array([[big, 1e-6, -big]]), np.ones((3, 1)))
+    high, low = double_double_product(np.array([[big, 1e-6, -big]]), np.ones((3, 1)))
     assert high[0, 0] + low[0, 0] == 1e-6

@@ -88,7 +88,7 @@ def test_powers_of_two_change_nothing_but_the_scale(family, power):
     plain = solve_certified(problem.X, problem.members, problem.lam)
     scaled = solve_certified(scale * problem.X, problem.members, problem.lam / scale**4)
     np.testing.assert_array_equal(scaled.components, plain.components / scale)
-    np.testing.assert_array_equal(scaled.dual, plain.dual / scale**4)
+    np.testing.assert_array_equal(scaled.multipliers, plain.multipliers / scale**4)
     np.testing.assert_array_equal(scaled.certificate.gap, plain.certificate.gap)
     np.testing.assert_allclose(
         scaled.certificate.primal, plain.certificate.primal / scale**4, rtol=1e-15

@@ -70,7 +70,7 @@ def test_errors_of_the_spectrum_raise_the_count():
     spectrum, members, X = make_problem([2, 2, 2], 12)
     solution = solve(spectrum, members, 1.0)
     own = members[0]
-    v = solution.dual[own]
+    v = solution.multipliers[own]
     root = roots_of(X, own, v)[0]
     sharp = counter_of(spectrum, own, v)
     at_most, _ = sharp.count_all(np.array([[1.001 * root]]))

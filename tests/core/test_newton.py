@@ -22,7 +22,7 @@ def test_kkt_conditions_hold_in_the_space_of_the_samples(problem, lam):
     spectrum, members, X = problem
     solution = solve(spectrum, members, lam)
     for own, P in zip(members, dense_matrices(spectrum, solution), strict=True):
-        u, O = solution.dual[own], extra_scatter(X, own)
+        u, O = solution.multipliers[own], extra_scatter(X, own)
         F = responses(P, X[own])
         assert (u >= 0.0).all()
         # primal feasibility and complementarity
@@ -128,7 +128,7 @@ def test_one_sample_without_others_in_its_span_has_the_closed_form():
         expected = np.zeros((3, 3))
         expected[i, i] = 1.0 / X[i, i] ** 2
         np.testing.assert_allclose(P, expected, atol=1e-9 * expected[i, i])
-        assert solution.dual[i] == pytest.approx(X[i, i] ** -4.0, rel=1e-6)
+        assert solution.multipliers[i] == pytest.approx(X[i, i] ** -4.0, rel=1e-6)
 
 
 SIZES = [1] * 5 + [2] * 40 + [3] * 40 + [4, 5, 5, 6, 9, 9]
@@ -149,7 +149,7 @@ def test_results_are_bitwise_equal_for_any_chunk_size_and_n_jobs(n_features):
         for a, b in zip(
             reference, newton_path(spectrum, members, path, **option), strict=True
         ):
-            np.testing.assert_array_equal(a.dual, b.dual)
+            np.testing.assert_array_equal(a.multipliers, b.multipliers)
             np.testing.assert_array_equal(a.factors, b.factors)
             np.testing.assert_array_equal(a.ranks, b.ranks)
             np.testing.assert_array_equal(a.n_iter, b.n_iter)

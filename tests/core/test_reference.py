@@ -76,8 +76,10 @@ def test_lbfgs_can_solve_a_part_of_the_classes():
     part = solve_lbfgs(spectrum, members, 1.0, classes=[1])
     np.testing.assert_array_equal(part.ranks > 0, [False, True, False])
     whole = solve_lbfgs(spectrum, members, 1.0)
-    np.testing.assert_allclose(part.dual[members[1]], whole.dual[members[1]])
-    assert (part.dual[members[0]] == 0.0).all()
+    np.testing.assert_allclose(
+        part.multipliers[members[1]], whole.multipliers[members[1]]
+    )
+    assert (part.multipliers[members[0]] == 0.0).all()
 
 
 def test_sdp_without_cvxpy_says_what_to_install(monkeypatch):

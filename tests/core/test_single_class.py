@@ -39,7 +39,7 @@ def test_orthogonal_samples_have_the_closed_form_for_any_lambda(power):
         expected[i, i] = 1.0 / X[i, i] ** 2
         P = found.components.T @ found.components
         np.testing.assert_allclose(P, expected, rtol=1e-7, atol=1e-12)
-        np.testing.assert_allclose(found.dual, X[i, i] ** -4.0, rtol=1e-6)
+        np.testing.assert_allclose(found.multipliers, X[i, i] ** -4.0, rtol=1e-6)
 
 
 def test_more_samples_than_features_at_an_extreme_lambda():
@@ -85,7 +85,7 @@ def test_singular_vectors_of_all_shapes(shape, rng):
 
 def test_nothing_usable_is_told(monkeypatch):
     X, labels = make_data([2, 2], 5)
-    monkeypatch.setattr(single_class._Work, "candidates", lambda self: iter(()))
+    monkeypatch.setattr(single_class._ClassProblem, "candidates", lambda self: iter(()))
     found = alone(X, members_of(labels)[0], 1.0)
     assert found.components.shape == (0, 5)
     assert np.isinf(found.certificate.gap[0])

@@ -17,11 +17,11 @@ def test_easy_classes_are_those_of_the_shared_solver():
     np.testing.assert_array_equal(
         found.components, spectrum.back_project(shared.factors)
     )
-    np.testing.assert_array_equal(found.dual, shared.dual)
+    np.testing.assert_array_equal(found.multipliers, shared.multipliers)
     np.testing.assert_array_equal(found.ranks, shared.ranks)
     certificate = certify(spectrum, members, shared)
     np.testing.assert_array_equal(found.certificate.gap, certificate.gap)
-    assert not found.unbounded.any()
+    assert not found.rounding_limited.any()
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_other_solvers_are_taken_at_their_word(steps):
 
 
 def test_work_on_single_classes_is_limited(monkeypatch):
-    monkeypatch.setattr(MODULE, "_MAX_OPERATIONS", 1.0)
+    monkeypatch.setattr(MODULE, "_MAX_SINGLE_CLASS_OPERATIONS", 1.0)
     X, labels = make_data([2, 2, 2, 2], 6)
     X[labels > 1] *= 1e-9
     with pytest.warns(ConvergenceWarning, match="1 of 4 classes"):

@@ -88,5 +88,5 @@ def test_singular_values_see_directions_that_squares_do_not():
     assert scatter_spectrum(X).rank == 2
     precise = sample_spectrum(X)
     np.testing.assert_allclose(precise.eigenvalues, [1e-18, 1e-8, 1.0], rtol=1e-6)
-    np.testing.assert_array_equal(scatter_spectrum(X).lost, [False, False, True])
-    assert not precise.lost.any()
+    np.testing.assert_array_equal(scatter_spectrum(X).unresolved, [False, False, True])
+    assert not precise.unresolved.any()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dualqml._linalg import RANK_TOLERANCE, class_means, within_deviations
+from dualqml._linalg import VARIANCE_TOLERANCE, class_means, within_deviations
 from dualqml._sklearn import Interval, LinearExtractor, StrOptions
 from dualqml._typing import Array, Index
 from dualqml.extractors.lda import fisher_directions, reduced_pca
@@ -295,7 +295,7 @@ def largest_ratio(between: Array, within: Array) -> float:
     """
     scale = np.abs(between).max()
     # Rounding of equal images is no scatter.
-    if np.abs(within).max() <= RANK_TOLERANCE * scale:
+    if np.abs(within).max() <= VARIANCE_TOLERANCE * scale:
         return 0.0
     ratios = []
     for turned in (False, True):
@@ -303,7 +303,7 @@ def largest_ratio(between: Array, within: Array) -> float:
         B = _row_scatter(between, None, turned=turned)
         # Pixels that never change within a class make W singular: leave them out.
         values, vectors = np.linalg.eigh(W)
-        kept = values > RANK_TOLERANCE * values[-1]
+        kept = values > VARIANCE_TOLERANCE * values[-1]
         whitening = vectors[:, kept] / np.sqrt(values[kept])
         ratios.append(np.linalg.eigvalsh(whitening.T @ B @ whitening)[-1])
     return float(max(*ratios, 0.0))
