@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.datasets import training_set
 from dualqml.core import certify, newton_path, scatter_spectrum, solve, solve_certified
 from dualqml.core.reference import solve_lbfgs
+from tests.datasets import training_set
 
 LAMS = [0.01, 1.0, 100.0, 1e4, 1e6, 1e8]
 

@@ -100,6 +100,67 @@ class ReducedSolution:
         self.eigenvalues[rows], self.vectors[rows] = part.eigenvalues, part.vectors
 
 
+def minimise(
+    A: Array,
+    B: Array,
+    v: Array,
+    inv_lam: float,
+    real: Mask,
+    *,
+    tol: float,
+    max_evaluations: int,
+    base: float = 1.0,
+) -> ReducedSolution:
+    """Minimise f over v >= 0 for every class of the batch.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n_classes, d, d)
+        The scatter in an orthonormal basis.
+    B : ndarray of shape (n_classes, k, d)
+        The own samples in that basis; zero rows where padded.
+    v : ndarray of shape (n_classes, k)
+        Scaled multipliers to start from.
+    inv_lam : float
+        1 / lam.
+    real : boolean ndarray of shape (n_classes, k)
+        False at padded samples.
+    tol : float
+        Relative violation of the KKT conditions at which a class is done.
+    max_evaluations : int
+        Eigendecompositions allowed for a class.
+    base : float, default=1.0
+        1 if A is the scatter of all samples, 0 if it leaves out the own samples.
+
+    Returns
+    -------
+    ReducedSolution
+        The last accepted point of each class; `violation` tells how good it is.
+    """
+    n_classes, _, d = B.shape
+    out = ReducedSolution(
+        v=np.empty_like(v),
+        eigenvalues=np.empty((n_classes, d)),
+        vectors=np.empty((n_classes, d, d)),
+        violation=np.empty(n_classes),
+        n_evaluations=np.empty(n_classes, dtype=np.int64),
+    )
+    search = _LineSearches.begin(
+        A, B, np.where(real, np.maximum(v, 0.0), 0.0), real, base
+    )
+    for n_evaluations in range(1, max_evaluations + 1):
+        finished = search.advance(inv_lam, tol)
+        if n_evaluations == max_evaluations:
+            finished[:] = True
+        if finished.any():
+            search.write(out, finished, n_evaluations)
+            if finished.all():
+                break
+            search = search.select(~finished)
+        search.update_directions()
+    return out
+
+
 def evaluate(
     A: Array, B: Array, v: Array, inv_lam: float, real: Mask, base: float = 1.0
 ) -> Evaluation:
@@ -111,12 +172,6 @@ def evaluate(
     F = ((responses * responses) @ roots[:, :, None])[:, :, 0]
     value = 0.5 * (roots * roots).sum(axis=1) - inv_lam * v.sum(axis=1)
     return Evaluation(value, np.where(real, F - inv_lam, 0.0), w, Q, responses)
-
-
-def _roots(eigenvalues: Array) -> Array:
-    """The positive parts of -eigenvalues, rounding noise set to zero."""
-    noise = -_ZERO_EIGENVALUE * np.abs(eigenvalues[:, :1])
-    return np.where(eigenvalues < noise, -eigenvalues, 0.0)
 
 
 def relative_violation(v: Array, gradient: Array, inv_lam: float) -> Array:
@@ -196,86 +251,6 @@ def bounded_newton_step(H: Array, g: Array, v: Array, real: Mask) -> Array:
     for c in todo:
         step[c] = _bounded_step_by_nnls(H[c], g[c], v[c], real[c])
     return np.asarray(unit * np.maximum(step, -v))
-
-
-def _bounded_step_by_nnls(H: Array, g: Array, v: Array, real: Mask) -> Array:
-    """The same minimiser for one class whose active sets cycle.
-
-    In y = s + v >= 0 the problem is non-negative least squares with a square root of
-    H. This is slower, but always ends.
-    """
-    step = np.zeros_like(g)
-    H, g, v = H[np.ix_(real, real)], g[real], v[real]
-    w, Q = np.linalg.eigh(H)
-    root = np.sqrt(np.maximum(w, _HESSIAN_RIDGE * w[-1]))
-    try:
-        y, _ = nnls(root[:, None] * Q.T, (Q.T @ (H @ v - g)) / root)
-        step[real] = y - v
-    except RuntimeError:
-        # Its iteration limit, in degenerate cases. Take a projected gradient step.
-        step[real] = np.maximum(-g / w[-1], -v)
-    return step
-
-
-def minimise(
-    A: Array,
-    B: Array,
-    v: Array,
-    inv_lam: float,
-    real: Mask,
-    *,
-    tol: float,
-    max_evaluations: int,
-    base: float = 1.0,
-) -> ReducedSolution:
-    """Minimise f over v >= 0 for every class of the batch.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n_classes, d, d)
-        The scatter in an orthonormal basis.
-    B : ndarray of shape (n_classes, k, d)
-        The own samples in that basis; zero rows where padded.
-    v : ndarray of shape (n_classes, k)
-        Scaled multipliers to start from.
-    inv_lam : float
-        1 / lam.
-    real : boolean ndarray of shape (n_classes, k)
-        False at padded samples.
-    tol : float
-        Relative violation of the KKT conditions at which a class is done.
-    max_evaluations : int
-        Eigendecompositions allowed for a class.
-    base : float, default=1.0
-        1 if A is the scatter of all samples, 0 if it leaves out the own samples.
-
-    Returns
-    -------
-    ReducedSolution
-        The last accepted point of each class; `violation` tells how good it is.
-    """
-    n_classes, _, d = B.shape
-    out = ReducedSolution(
-        v=np.empty_like(v),
-        eigenvalues=np.empty((n_classes, d)),
-        vectors=np.empty((n_classes, d, d)),
-        violation=np.empty(n_classes),
-        n_evaluations=np.empty(n_classes, dtype=np.int64),
-    )
-    search = _LineSearches.begin(
-        A, B, np.where(real, np.maximum(v, 0.0), 0.0), real, base
-    )
-    for n_evaluations in range(1, max_evaluations + 1):
-        finished = search.advance(inv_lam, tol)
-        if n_evaluations == max_evaluations:
-            finished[:] = True
-        if finished.any():
-            search.write(out, finished, n_evaluations)
-            if finished.all():
-                break
-            search = search.select(~finished)
-        search.update_directions()
-    return out
 
 
 @dataclass
@@ -403,3 +378,28 @@ class _LineSearches:
         out.eigenvalues[rows] = self.at.eigenvalues[finished]
         out.vectors[rows] = self.at.vectors[finished]
         out.n_evaluations[rows] = n_evaluations
+
+
+def _roots(eigenvalues: Array) -> Array:
+    """The positive parts of -eigenvalues, rounding noise set to zero."""
+    noise = -_ZERO_EIGENVALUE * np.abs(eigenvalues[:, :1])
+    return np.where(eigenvalues < noise, -eigenvalues, 0.0)
+
+
+def _bounded_step_by_nnls(H: Array, g: Array, v: Array, real: Mask) -> Array:
+    """The same minimiser for one class whose active sets cycle.
+
+    In y = s + v >= 0 the problem is non-negative least squares with a square root of
+    H. This is slower, but always ends.
+    """
+    step = np.zeros_like(g)
+    H, g, v = H[np.ix_(real, real)], g[real], v[real]
+    w, Q = np.linalg.eigh(H)
+    root = np.sqrt(np.maximum(w, _HESSIAN_RIDGE * w[-1]))
+    try:
+        y, _ = nnls(root[:, None] * Q.T, (Q.T @ (H @ v - g)) / root)
+        step[real] = y - v
+    except RuntimeError:
+        # Its iteration limit, in degenerate cases. Take a projected gradient step.
+        step[real] = np.maximum(-g / w[-1], -v)
+    return step

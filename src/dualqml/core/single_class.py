@@ -58,8 +58,8 @@ _LEAST_SQUARES_TOLERANCE = 1e-14
 _MAX_WIDENINGS, _WIDENING = 60, 2.0
 #: Accepted gap and violation, in units of the tolerance.
 _ACCEPTED_FRACTION = 0.5
-#: As :data:`dualqml.core.problem.FACTOR_TOLERANCE`. It is smaller because roots have more
-#: digits here.
+#: As :data:`dualqml.core.problem.FACTOR_TOLERANCE`, but smaller: roots have more digits
+#: here.
 _PRECISE_FACTOR_TOLERANCE = 1e-13
 
 
@@ -133,31 +133,6 @@ def other_samples(coordinates: Array, basis: Array, own: Index) -> OtherSamples:
     own_errors[:] = 0.0
     mine, _ = double_double_product(mine, vectors)
     return OtherSamples(L, mine, vectors, error, own_errors, (scatter, orthogonality))
-
-
-def _right_singular_vectors(matrix: Array) -> tuple[Array, Array, float]:
-    """Singular values in rising order, zeros included, and right singular vectors.
-
-    The third result is a bound on the error of the decomposition. For small matrices
-    it is computed by the Jacobi method, which is more accurate.
-    """
-    n_rows, n_columns = matrix.shape
-    values = np.zeros(n_columns)
-    if max(matrix.shape) <= MAX_DOUBLE_DOUBLE_SIZE:
-        if n_rows >= n_columns:
-            found, _, vectors, work, _, info = dgejsv(matrix, jobu=3)
-        else:
-            found, vectors, _, work, _, info = dgejsv(matrix.T, jobu=1, jobv=3)
-        found = found * (work[0] / work[1])
-    if max(matrix.shape) > MAX_DOUBLE_DOUBLE_SIZE or info != 0:
-        _, found, vectors_T = np.linalg.svd(matrix, full_matrices=True)
-        vectors = vectors_T.T
-        error = decomposition_error(max(matrix.shape), singular_values=True)
-    else:
-        error = decomposition_error(max(matrix.shape))
-    values[: found.size] = found
-    order = np.argsort(values, kind="stable")
-    return values[order], vectors[:, order], error * float(values.max(initial=0.0))
 
 
 def solve_class(
@@ -445,3 +420,28 @@ def _non_negative(G: Array, target: Array) -> Array:
         if (exact > 0.0).all():
             x[active] = exact
     return np.asarray(x)
+
+
+def _right_singular_vectors(matrix: Array) -> tuple[Array, Array, float]:
+    """Singular values in rising order, zeros included, and right singular vectors.
+
+    The third result is a bound on the error of the decomposition. For small matrices
+    it is computed by the Jacobi method, which is more accurate.
+    """
+    n_rows, n_columns = matrix.shape
+    values = np.zeros(n_columns)
+    if max(matrix.shape) <= MAX_DOUBLE_DOUBLE_SIZE:
+        if n_rows >= n_columns:
+            found, _, vectors, work, _, info = dgejsv(matrix, jobu=3)
+        else:
+            found, vectors, _, work, _, info = dgejsv(matrix.T, jobu=1, jobv=3)
+        found = found * (work[0] / work[1])
+    if max(matrix.shape) > MAX_DOUBLE_DOUBLE_SIZE or info != 0:
+        _, found, vectors_T = np.linalg.svd(matrix, full_matrices=True)
+        vectors = vectors_T.T
+        error = decomposition_error(max(matrix.shape), singular_values=True)
+    else:
+        error = decomposition_error(max(matrix.shape))
+    values[: found.size] = found
+    order = np.argsort(values, kind="stable")
+    return values[order], vectors[:, order], error * float(values.max(initial=0.0))
