@@ -3,7 +3,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dualqml.core import certify, newton_path, scatter_spectrum, solve
+from dualqml.core import certify, newton, newton_path, scatter_spectrum, solve
 from dualqml.core.problem import dual_value_and_gradient, objective, recover, responses
 from tests.problems import (
     dense_matrices,
@@ -200,8 +200,6 @@ def test_interrupt_is_prompt_and_leaves_no_thread_working(monkeypatch):
     import threading
     import time
 
-    from dualqml.core import newton
-
     started = []
 
     def interrupted(*args, **kwargs):
@@ -220,3 +218,46 @@ def test_interrupt_is_prompt_and_leaves_no_thread_working(monkeypatch):
             list(newton_path(spectrum, members, [1.0], n_jobs=n_jobs, chunk_bytes=1))
         assert len(started) < 100
     assert threading.active_count() == before
+
+
+def test_samples_that_the_spectrum_does_not_resolve_get_no_constraint():
+    X, labels = make_data([3, 3, 3], 20, centre=False)
+    tiny = X.copy()
+    tiny[4] *= 1e-9
+    spectrum, members = scatter_spectrum(tiny), members_of(labels)
+    np.testing.assert_array_equal(np.flatnonzero(spectrum.unresolved), [4])
+    found = solve(spectrum, members, 1.0)
+    assert found.multipliers[4] == 0.0
+    # As if it were not there.
+    rest = scatter_spectrum(np.delete(X, 4, axis=0))
+    without = solve(rest, members_of(np.delete(labels, 4)), 1.0)
+    np.testing.assert_allclose(
+        np.delete(found.multipliers, 4), without.multipliers, rtol=1e-4, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize(
+    ("lam", "scale", "decades"),
+    [(1.0, 1.0, 4), (1e6, 1.0, 4), (1e8, 1.0, 6), (1e8, 10.0, 10), (1e8, 0.1, 4)],
+)
+def test_continuation_starts_at_an_easy_lambda(lam, scale, decades):
+    # lam = 100 on unit-norm rows is easy; rows s times as long have lam s^4.
+    X, _ = make_data([3, 3], 10, centre=False)
+    spectrum = scatter_spectrum(scale * X)
+    # A little less than the power of ten, for rounding.
+    assert newton._continuation_decades(spectrum, 0.999 * lam) == decades
+
+
+def test_warm_starts_can_be_switched_off():
+    spectrum, members, _ = make_problem([3, 2, 4], 40)
+    path = [0.1, 10.0]
+    cold = newton_path(spectrum, members, path, warm_start=False)
+    for lam, solution in zip(path, cold, strict=True):
+        (alone,) = newton_path(spectrum, members, [lam])
+        np.testing.assert_allclose(
+            solution.multipliers, alone.multipliers, rtol=1e-4, atol=1e-9
+        )
+    warm = list(newton_path(spectrum, members, path))
+    cold = list(newton_path(spectrum, members, path, warm_start=False))
+    np.testing.assert_array_equal(warm[0].multipliers, cold[0].multipliers)
+    assert not np.array_equal(warm[1].multipliers, cold[1].multipliers)

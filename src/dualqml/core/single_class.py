@@ -52,7 +52,7 @@ _FIRST_STEPS, _PROXIMAL_PROGRESS = 5, 0.9
 _NEWTON_TOLERANCE, _DIRECT_VIOLATION = 1e-10, 1e-7
 #: Powers of ten below lambda at which continuation starts, and its steps per power.
 _CONTINUATION_DECADES, _CONTINUATION_STEPS = 8, (1, 4)
-#: Relative accuracy of singular values in non-negative least squares.
+#: Eigenvalues below this fraction of the largest are noise in least squares.
 _LEAST_SQUARES_TOLERANCE = 1e-14
 #: How often, and by how much in ln t, the bounds of the rank-one root are widened.
 _MAX_WIDENINGS, _WIDENING = 60, 2.0
