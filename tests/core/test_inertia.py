@@ -129,6 +129,28 @@ def test_bounds_of_roots_in_the_spectrum_of_the_other_samples(n_features):
     assert n_negative[0] == n_roots
 
 
+def test_roots_that_are_not_claimed_are_bounded_too():
+    # The worst fault of a solver: it has seen the largest root only.
+    X, labels = make_data([3, 3, 3], 20)
+    spectrum, own = scatter_spectrum(X), members_of(labels)[0]
+    v = np.array([3.0, 4.0, 5.0])
+    roots = roots_of(X, own, v)[:3]
+    assert (roots > 1e-3 * roots[0]).all()
+    for n_claimed in (0, 1, 2):
+        claimed = np.where(np.arange(3) < n_claimed, roots, 0.0)
+        bounds, n_negative = counter_of(spectrum, own, v).root_bounds(
+            claimed[None],
+            np.ones((1, 3)),
+            np.array([1e-9]),
+            1e-5,
+            np.array([3]),
+        )
+        assert (bounds[0] >= roots).all()
+        if n_claimed:
+            assert np.isfinite(bounds).all()
+            assert n_negative[0] == 3
+
+
 def test_singular_values_give_a_sharper_count_than_squares():
     # A root of 1e-9 of the scatter: lost in its error, not in that of the samples.
     X, labels = make_data([3, 3, 3], 40, centre=False)

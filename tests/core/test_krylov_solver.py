@@ -203,6 +203,18 @@ def test_large_lambda_is_approached_from_smaller_ones(steps, monkeypatch):
     assert not np.array_equal(without.v, found.v)
 
 
+def test_reduction_divides_lambda():
+    spectrum, members, _ = make_problem([3] * 4, 12, centre=False)
+    L = spectrum.eigenvalues
+    Z, real, v, _ = batch_of(spectrum, members, 1.0)
+    A = np.broadcast_to(np.diag(L), (4, L.size, L.size))
+    batch = bare_batch(Z, L, real, v, lam=5.0)
+    found = batch.newton(np.arange(4), A, Z, 1e-9, reduction=10.0)
+    expected = minimise(A, Z, v, 10.0 / 5.0, real, tol=1e-9, max_evaluations=50)
+    np.testing.assert_array_equal(found.v, expected.v)
+    np.testing.assert_array_equal(batch.out.n_iter, expected.n_evaluations)
+
+
 def test_small_lambda_needs_no_continuation(steps):
     spectrum, members, _ = make_problem([3] * 6, 60, centre=False)
     solved(spectrum, members, 1.0)

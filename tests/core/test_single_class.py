@@ -128,6 +128,22 @@ def test_a_method_that_fails_makes_way_for_the_next(monkeypatch, error):
     )
 
 
+def test_rank_one_solution_does_not_depend_on_the_signs_of_samples():
+    X, labels = make_data([3, 3], 8, noise=0.02, centre=False)
+    own = members_of(labels)[0]
+    expected = alone(X, own, 1.0)
+    for signs in ([1, -1, 1], [-1, 1, 1], [-1, -1, -1]):
+        turned = X.copy()
+        turned[own] *= np.array(signs)[:, None]
+        found = alone(turned, own, 1.0)
+        assert found.n_iter == 0
+        np.testing.assert_allclose(
+            found.components.T @ found.components,
+            expected.components.T @ expected.components,
+            rtol=1e-9,
+        )
+
+
 def rank_one_problem():
     X, labels = make_data([3, 3], 8)
     own = members_of(labels)[0]

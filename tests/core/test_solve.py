@@ -123,6 +123,9 @@ def test_scale_of_the_samples_is_undone(factor):
         scaled.certificate.primal * factor**4, plain.certificate.primal, rtol=1e-6
     )
     np.testing.assert_allclose(
+        scaled.certificate.dual * factor**4, plain.certificate.dual, rtol=1e-6
+    )
+    np.testing.assert_allclose(
         scaled.multipliers * factor**4, plain.multipliers, rtol=1e-3, atol=1e-6
     )
 

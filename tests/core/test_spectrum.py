@@ -92,6 +92,13 @@ def test_singular_values_see_directions_that_squares_do_not():
     assert not precise.unresolved.any()
 
 
+def test_error_grows_by_the_largest_dropped_singular_value():
+    spectrum = sample_spectrum(np.diag([1.0, 0.5, 2e-14, 1e-14]))
+    assert spectrum.rank == 2
+    error = decomposition_error(4, singular_values=True)
+    assert spectrum.sample_error == pytest.approx(error + 2e-14, rel=1e-9, abs=0.0)
+
+
 @pytest.mark.parametrize("shape", [(6, 10), (10, 6)])
 def test_dropped_singular_values_are_part_of_the_error(shape, rng):
     # Rank three up to rounding: the other singular values are dropped.
