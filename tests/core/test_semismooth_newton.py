@@ -104,7 +104,7 @@ def test_minimise_leaves_a_flat_start():
     assert found.violation[0] <= 1e-8
 
 
-def test_minimise_does_not_depend_on_the_company():
+def test_minimise_does_not_depend_on_the_other_classes():
     problems = [small_problem(seed) for seed in range(7)]
     A = np.concatenate([p[0] for p in problems])
     B = np.concatenate([p[1] for p in problems])

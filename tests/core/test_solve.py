@@ -62,7 +62,7 @@ def test_classes_that_are_still_rejected_are_solved_alone(steps):
     assert steps == ["solve_class"]
 
 
-def test_other_solvers_are_taken_at_their_word(steps):
+def test_solutions_of_other_solvers_are_not_improved(steps):
     X, labels = make_data([2, 2, 2], 6)
     found = solve_certified(X, members_of(labels), 1e3, solver="lbfgs", max_iter=1)
     assert found.certificate.worst.max() > 1e-6
@@ -78,8 +78,8 @@ def test_work_on_single_classes_is_limited(monkeypatch):
     assert list(model.status_) == ["optimal"] * 3 + ["inaccurate"]
 
 
-def test_a_processor_that_rounds_otherwise_changes_no_verdict(monkeypatch):
-    # Stands in for the kernels that this processor cannot run.
+def test_a_processor_that_rounds_differently_changes_no_result(monkeypatch):
+    # Random noise stands for the kernels that this processor cannot run.
     exact, rng = np.linalg.eigh, np.random.default_rng(0)
 
     def noisy(matrix):

@@ -33,8 +33,18 @@ _CHUNK_BYTES = 1_000_000
 #: Classes of more samples than this are counted without the products of all pairs of
 #: their samples: these would take too much memory.
 _MAX_PAIRED_SIZE = 24
+#: Nothing can be counted below these multiples of the error of the scatter, and of the
+#: squared error of the samples.
+_MIN_SCATTER_RATIO, _MIN_SAMPLE_RATIO = 8.0, 100.0
+#: The first trial is raised by this multiple of the root's error in first order.
+_TRIAL_FACTOR = 1.05
 #: A Newton step below this fraction of the largest root is taken to be the last one.
 _LAST_STEP_RATIO = 1e-4
+#: The last step is enlarged by this factor, to get past the root.
+_LAST_STEP_FACTOR = 1.02
+#: Added to every step, in units of the largest root, and by how much it grows from step
+#: to step: rounding may hide that a step is needed.
+_STEP_OFFSET, _OFFSET_GROWTH = 1e-11, 8.0
 #: The longest Newton step, in units of the point that it starts from.
 _MAX_STEP_RATIO = 15.0
 #: Newton steps for a root. If none proves a bound, its bound is infinite.
@@ -190,7 +200,8 @@ class RootCounter:
         n_classes, k = self.own.shape[:2]
         largest = np.maximum(roots[:, :1], np.finfo(np.float64).tiny)
         # Below this level nothing can be counted.
-        lowest = 8.0 * self.scatter_error + 100.0 * self.sample_error**2
+        lowest = _MIN_SCATTER_RATIO * self.scatter_error
+        lowest += _MIN_SAMPLE_RATIO * self.sample_error**2
         if self.residuals is not None:
             lowest = 0.0
         floor = np.maximum(np.maximum(smallest * largest, lowest), margin[:, None])
@@ -207,7 +218,7 @@ class RootCounter:
         if width:
             error = self._spectral_error(trial[:, :width])
             trial[:, :width] += np.fmin(
-                1.05 * error * sensitivities[:, :width], trial[:, :width]
+                _TRIAL_FACTOR * error * sensitivities[:, :width], trial[:, :width]
             )
         allowed = np.tile(np.arange(width + 1), (n_classes, 1))
         allowed[:, -1] = n_above
@@ -228,12 +239,13 @@ class RootCounter:
             proven[class_index[done], column[done]] = True
             _record(bounds, trial, allowed, proven)
             # The lowest eigenvalue is concave in b, so Newton steps on it alone never
-            # go too far; but the errors fall with b. The last, small step is enlarged
-            # to get past the root.
+            # go too far; but the errors fall with b.
             scale = largest[class_index, 0]
-            step = np.where(step < _LAST_STEP_RATIO * scale, 1.02 * step, step)
+            step = np.where(
+                step < _LAST_STEP_RATIO * scale, _LAST_STEP_FACTOR * step, step
+            )
             step = np.fmin(step, _MAX_STEP_RATIO * b)
-            b = b + step + 1e-11 * 8.0**attempt * scale
+            b = b + step + _STEP_OFFSET * _OFFSET_GROWTH**attempt * scale
             class_index, column = class_index[~done], column[~done]
             b, n_allowed = b[~done], n_allowed[~done]
         return bounds, computed[:, -1]
