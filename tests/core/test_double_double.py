@@ -20,7 +20,7 @@ def test_the_sum_of_both_is_the_product_to_thirty_digits(seed, n):
             ]
             error = abs(sum(terms) - Fraction(high[i, j]) - Fraction(low[i, j]))
             assert error <= Fraction(2) ** -98 * sum(abs(t) for t in terms) * n
-            # Rounded as well as can be, but for ties.
+            # The high part is the rounded product, except for ties.
             assert abs(low[i, j]) <= 1.001 * np.spacing(abs(high[i, j]))
 
 

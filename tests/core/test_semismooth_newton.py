@@ -155,7 +155,6 @@ def test_least_squares_that_do_not_end_give_a_feasible_descent_step(rng, monkeyp
 
 
 def test_active_sets_that_cycle_are_solved_by_least_squares(monkeypatch):
-    # A batch in which the active-set method does not settle for class 1.
     rng = np.random.default_rng(0)
     factor = rng.normal(size=(2, 4, 4))
     H = factor @ factor.transpose(0, 2, 1)
@@ -169,7 +168,7 @@ def test_active_sets_that_cycle_are_solved_by_least_squares(monkeypatch):
         return real(*args)
 
     monkeypatch.setattr(newton, "_bounded_step_by_nnls", spy)
-    # No iteration of the active-set method at all stands in for the cycle.
+    # Without any iteration of the active-set method no active set is final.
     monkeypatch.setattr(newton, "range", lambda n: (), raising=False)
     step = newton.bounded_newton_step(H, g, v, np.ones((2, 4), dtype=bool))
     assert len(used) == 2

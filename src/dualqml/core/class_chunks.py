@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from dualqml._typing import Array, Index
 
-#: A group of fewer classes than this takes in the classes of the next larger size:
-#: small batches waste time.
+#: A group of fewer classes than this takes in the classes of the next larger size, so
+#: that there are few groups.
 _MIN_GROUP_SIZE = 32
 #: But only up to this multiple of the smallest size in the group (or one sample more):
-#: padding wastes time too.
+#: padded samples cost as much time as real ones.
 _MAX_PADDING_RATIO = 1.34
 
 

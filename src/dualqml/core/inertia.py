@@ -31,7 +31,7 @@ from dualqml.core.spectrum import EPSILON, ScatterSpectrum, dot_error
 #: Bytes of own samples handled at a time in Newton steps. Limits the temporaries.
 _CHUNK_BYTES = 1_000_000
 #: Classes of more samples than this are counted without the products of all pairs of
-#: their samples: these would take too much memory.
+#: their samples, which take (k + 1) / 2 times the memory of the k samples.
 _MAX_PAIRED_SIZE = 24
 #: Nothing can be counted below these multiples of the error of the scatter, and of the
 #: squared error of the samples.
@@ -42,8 +42,8 @@ _TRIAL_FACTOR = 1.05
 _LAST_STEP_RATIO = 1e-4
 #: The last step is enlarged by this factor, to get past the root.
 _LAST_STEP_FACTOR = 1.02
-#: Added to every step, in units of the largest root, and by how much it grows from step
-#: to step: rounding may hide that a step is needed.
+#: Added to every step, in units of the largest root, and the factor by which it grows
+#: from step to step: so every trial moves on.
 _STEP_OFFSET, _OFFSET_GROWTH = 1e-11, 8.0
 #: The longest Newton step, in units of the point that it starts from.
 _MAX_STEP_RATIO = 15.0

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from dualqml._typing import Array, Index, Mask
 from dualqml.core.semismooth_newton import ReducedSolution, minimise
 
-# The constants of the first three groups decide how much work a class takes, not what
-# its solution is: a class that they do not suit fails the acceptance test and gets a
-# larger basis. They were chosen by hand for speed; benchmarks/solver.py times them.
+# The constants of the first three groups decide how much work a class takes. They do
+# not decide its accuracy: a class that they do not suit fails the acceptance test and
+# gets a larger basis. There is no record of how they were tuned; benchmarks/solver.py
+# measures their effect on speed.
 
 # --- Levels and their shifts ---
 

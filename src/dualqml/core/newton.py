@@ -45,7 +45,7 @@ def newton_path(
     """Solve problem (5) for every class along a path of lambdas.
 
     The spectrum and the table of single-sample starts are shared, and each
-    solution starts from the one before. Samples so small beside the others that
+    solution starts from the one before. Samples so much smaller than the others that
     they are only rounding noise in the spectrum get no constraint.
 
     Parameters
@@ -79,7 +79,7 @@ def newton_path(
     unresolved = spectrum.unresolved
     if unresolved.any():
         members = [own[~unresolved[own]] for own in members]
-        # The table needs rows that are not zero: any other sample stands in.
+        # The table needs rows that are not zero: use another sample in their place.
         Z = np.where(unresolved[:, None], Z[np.flatnonzero(~unresolved)[0]], Z)
     table = single_sample_table(
         spectrum.eigenvalues, Z, 1.0 / max(lams), 1.0 / min(lams)

@@ -113,7 +113,7 @@ class ScatterSpectrum:
 
     @property
     def unresolved(self) -> Mask:
-        """Samples so small beside the others that they are within its error."""
+        """Samples so much smaller than others that they are within its error."""
         noise = 2.0 * self.scatter_error + 4.0 * self.sample_error**2
         return np.asarray(self.squared_norms <= noise)
 
