@@ -102,7 +102,7 @@ def scs_seconds(
     basis = RationalBasis(Z, L, 4 * own.size)
     for factor in (1.15, 0.07) if own.size < 3 else (1.15, 0.1, 0.01):
         basis.add_block(factor * roots[:1])
-    weights = 1.0 + solution.dual[own] / lam
+    weights = 1.0 + solution.multipliers[own] / lam
     responses = (Z[0] @ (factors / np.linalg.norm(factors, axis=1)[:, None]).T)[None]
     basis.add_vectors(weights[None, :, None] * responses, roots[None])
     A, B, _ = basis.reduced()

@@ -15,7 +15,7 @@ from dualqml.core import scatter_spectrum
 from dualqml.exceptions import DualQMLError
 
 #: Variances at or below this fraction of the largest count as zero.
-RANK_TOLERANCE = 1e-10
+VARIANCE_TOLERANCE = 1e-10
 #: Squared distances at or below this fraction of the largest count as zero.
 SAME_SAMPLE = 1e-12
 
@@ -94,7 +94,7 @@ def principal_directions(factor: Array) -> tuple[Array, Array]:
     basis : ndarray of shape (n_features, rank)
         Orthonormal eigenvectors, one per column.
     """
-    spectrum = scatter_spectrum(factor, rank_tolerance=RANK_TOLERANCE)
+    spectrum = scatter_spectrum(factor, rank_tolerance=VARIANCE_TOLERANCE)
     basis = spectrum.back_project(np.eye(spectrum.rank)[::-1]).T
     return spectrum.eigenvalues[::-1], basis
 

@@ -1,8 +1,8 @@
-"""Small problems of many kinds, degenerate ones above all, and their exact judge.
+"""Small problems of many kinds, most of them degenerate, and an exact check.
 
-Each family makes rows, class sizes and a lambda from a random generator. The judge
+Each family makes rows, class sizes and a lambda from a random generator. The check
 computes the duality gap and the violation of factors and multipliers as they are
-stored, in 60 digits: an oracle that shares nothing with the certificate.
+stored, in 60 digits. It shares no code with the certificate.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
-"""``python -m tests.core.judge_many 600 23``: the exact judge on many problems.
+"""``python -m tests.core.judge_many 600 23``: the exact check of many problems.
 
-Prints, for each family, the number of classes, of those wrongly called optimal, and
-of those called inaccurate. The arguments are problems a family and a seed.
+Prints for each family the number of classes, of classes wrongly called optimal, and of
+classes called inaccurate. The arguments are the number of problems per family and a
+seed.
 """
 
 import sys

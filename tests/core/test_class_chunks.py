@@ -56,3 +56,25 @@ def test_gather_zeroes_padded_rows():
     gathered = chunk.gather(rows)
     np.testing.assert_array_equal(gathered[0], [rows[0], rows[1], np.zeros(4)])
     np.testing.assert_array_equal(gathered[1], rows[2:])
+
+
+def test_few_classes_join_the_next_size_and_many_do_not():
+    few = class_chunks(members_from([3, 4, 4, 9]), 50, 10**9)
+    assert [chunk.samples.shape for chunk in few] == [(3, 4), (1, 9)]
+    many = class_chunks(members_from([3] * 32 + [4]), 50, 10**9)
+    assert [chunk.samples.shape for chunk in many] == [(32, 3), (1, 4)]
+
+
+def test_classes_without_samples_are_in_no_chunk():
+    members = [np.arange(2), np.arange(0), np.arange(2, 5)]
+    (chunk,) = class_chunks(members, 50, 10**9)
+    assert sorted(chunk.classes) == [0, 2]
+    assert class_chunks([np.arange(0)], 50, 10**9) == []
+
+
+def test_gather_leaves_the_data_alone():
+    members = members_from([2, 3])
+    (chunk,) = class_chunks(members, 4, 10**6)
+    rows = np.ones((5, 4))
+    chunk.gather(rows)[:] = 7.0
+    assert (rows == 1.0).all()

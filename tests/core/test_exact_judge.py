@@ -1,4 +1,4 @@
-"""What is called optimal is optimal: every class judged again in 60 digits."""
+"""What is called optimal is optimal: every class is checked in 60 digits."""
 
 import warnings
 
@@ -19,7 +19,7 @@ def judged(family, seed):
     """Status of each class, its reported and its true gap and violation."""
     problem = family(np.random.default_rng([seed, len(family.__name__)]))
     with warnings.catch_warnings():
-        # No NumPy warning leaves the library; that a class is inaccurate may be said.
+        # No NumPy warning is allowed, only the one that a class is inaccurate.
         warnings.simplefilter("error")
         warnings.simplefilter("default", ConvergenceWarning)
         model = DualQML(problem.lam, tol=TOL).fit(problem.X, problem.labels)
@@ -44,7 +44,7 @@ def test_what_is_reported_is_never_less_than_the_truth(family):
             n_classes += 1
             n_inaccurate += status != "optimal"
             assert reported[0] >= 0.0
-            # Weak duality; the judge rounds too, in the 60th digit.
+            # Weak duality. The check itself rounds in the 60th digit.
             assert truth[0] >= -1e-40
             assert reported[0] >= truth[0]
             assert reported[1] >= truth[1]
@@ -88,7 +88,7 @@ def test_powers_of_two_change_nothing_but_the_scale(family, power):
     plain = solve_certified(problem.X, problem.members, problem.lam)
     scaled = solve_certified(scale * problem.X, problem.members, problem.lam / scale**4)
     np.testing.assert_array_equal(scaled.components, plain.components / scale)
-    np.testing.assert_array_equal(scaled.dual, plain.dual / scale**4)
+    np.testing.assert_array_equal(scaled.multipliers, plain.multipliers / scale**4)
     np.testing.assert_array_equal(scaled.certificate.gap, plain.certificate.gap)
     np.testing.assert_allclose(
         scaled.certificate.primal, plain.certificate.primal / scale**4, rtol=1e-15

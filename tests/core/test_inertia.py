@@ -7,6 +7,7 @@ from dualqml.core import scatter_spectrum, solve
 from dualqml.core.class_chunks import class_chunks
 from dualqml.core.inertia import RootCounter
 from dualqml.core.single_class import other_samples, span_coordinates
+from dualqml.core.spectrum import sample_spectrum
 from tests.problems import make_data, make_problem, members_of, problems
 
 
@@ -70,7 +71,7 @@ def test_errors_of_the_spectrum_raise_the_count():
     spectrum, members, X = make_problem([2, 2, 2], 12)
     solution = solve(spectrum, members, 1.0)
     own = members[0]
-    v = solution.dual[own]
+    v = solution.multipliers[own]
     root = roots_of(X, own, v)[0]
     sharp = counter_of(spectrum, own, v)
     at_most, _ = sharp.count_all(np.array([[1.001 * root]]))
@@ -106,3 +107,80 @@ def test_residuals_that_were_computed_are_those_of_the_decomposition():
     exact = Q.T @ Q - np.eye(20)
     np.testing.assert_allclose(skew, exact.astype(float), atol=1e-18)
     assert 0.0 < np.linalg.norm(scatter) <= 3.0 * others.error * np.linalg.norm(X)
+
+
+@pytest.mark.parametrize("n_features", [12, 100])  # with and without residuals
+def test_bounds_of_roots_in_the_spectrum_of_the_other_samples(n_features):
+    _, members, X = make_problem([3, 3, 3], n_features)
+    own, v = members[1], np.array([3.0, 4.0, 5.0])
+    roots = roots_of(X, own, v)
+    n_roots = int((roots > 1e-4 * roots[0]).sum())
+    others = other_samples(*span_coordinates(X), own)
+    assert (others.residuals is not None) == (n_features == 12)
+    bounds, n_negative = RootCounter.among_others(others, v[None], 1.0).root_bounds(
+        0.9 * np.maximum(roots[None, :3], 0.0),
+        np.ones((1, 3)),
+        np.array([1e-12]),
+        1e-5,
+        np.array([3]),
+    )
+    assert (bounds[0, :n_roots] >= roots[:n_roots]).all()
+    np.testing.assert_allclose(bounds[0, :n_roots], roots[:n_roots], rtol=1e-5)
+    assert n_negative[0] == n_roots
+
+
+def test_roots_that_are_not_claimed_are_bounded_too():
+    # The worst fault of a solver: it has seen the largest root only.
+    X, labels = make_data([3, 3, 3], 20)
+    spectrum, own = scatter_spectrum(X), members_of(labels)[0]
+    v = np.array([3.0, 4.0, 5.0])
+    roots = roots_of(X, own, v)[:3]
+    assert (roots > 1e-3 * roots[0]).all()
+    for n_claimed in (0, 1, 2):
+        claimed = np.where(np.arange(3) < n_claimed, roots, 0.0)
+        bounds, n_negative = counter_of(spectrum, own, v).root_bounds(
+            claimed[None],
+            np.ones((1, 3)),
+            np.array([1e-9]),
+            1e-5,
+            np.array([3]),
+        )
+        assert (bounds[0] >= roots).all()
+        if n_claimed:
+            assert np.isfinite(bounds).all()
+            assert n_negative[0] == 3
+
+
+def test_singular_values_give_a_sharper_count_than_squares():
+    # A root of 1e-9 of the scatter: lost in its error, not in that of the samples.
+    X, labels = make_data([3, 3, 3], 40, centre=False)
+    own, v = members_of(labels)[0], np.zeros(3)
+    X[own] *= 1e-4
+    v[:] = 1e3
+    root = roots_of(X, own, v)[0]
+    level = np.array([[1.001 * root]])
+    for spectrum in (scatter_spectrum(X), sample_spectrum(X)):
+        at_most, computed = counter_of(spectrum, own, v).count_all(level)
+        assert at_most[0, 0] >= computed[0, 0] == 0
+    error = [
+        counter_of(spectrum, own, v)._spectral_error(level)[0, 0]
+        for spectrum in (scatter_spectrum(X), sample_spectrum(X))
+    ]
+    assert 0.0 < error[1] < error[0]
+
+
+def test_no_root_is_bounded_where_errors_are_too_large():
+    spectrum, members, X = make_problem([2, 2, 2], 12)
+    own, v = members[0], np.array([5.0, 5.0])
+    root = roots_of(X, own, v)[0]
+    sharp = counter_of(spectrum, own, v)
+    hopeless = RootCounter(**{**vars(sharp), "scatter_error": 1e9 * root})
+    bounds, _ = hopeless.root_bounds(
+        np.array([[root, 0.0]]),
+        np.ones((1, 2)),
+        np.array([1e-12]),
+        1e-5,
+        np.array([2]),
+    )
+    # Either infinite or far above: never below the root.
+    assert (bounds[0] >= 1e6 * root).all()

@@ -1,9 +1,13 @@
+import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dualqml.core import certify, newton_path, scatter_spectrum, solve
+from dualqml.core import certify, newton, newton_path, scatter_spectrum, solve
 from dualqml.core.problem import dual_value_and_gradient, objective, recover, responses
 from tests.problems import (
     dense_matrices,
@@ -22,7 +26,7 @@ def test_kkt_conditions_hold_in_the_space_of_the_samples(problem, lam):
     spectrum, members, X = problem
     solution = solve(spectrum, members, lam)
     for own, P in zip(members, dense_matrices(spectrum, solution), strict=True):
-        u, O = solution.dual[own], extra_scatter(X, own)
+        u, O = solution.multipliers[own], extra_scatter(X, own)
         F = responses(P, X[own])
         assert (u >= 0.0).all()
         # primal feasibility and complementarity
@@ -128,7 +132,7 @@ def test_one_sample_without_others_in_its_span_has_the_closed_form():
         expected = np.zeros((3, 3))
         expected[i, i] = 1.0 / X[i, i] ** 2
         np.testing.assert_allclose(P, expected, atol=1e-9 * expected[i, i])
-        assert solution.dual[i] == pytest.approx(X[i, i] ** -4.0, rel=1e-6)
+        assert solution.multipliers[i] == pytest.approx(X[i, i] ** -4.0, rel=1e-6)
 
 
 SIZES = [1] * 5 + [2] * 40 + [3] * 40 + [4, 5, 5, 6, 9, 9]
@@ -149,7 +153,7 @@ def test_results_are_bitwise_equal_for_any_chunk_size_and_n_jobs(n_features):
         for a, b in zip(
             reference, newton_path(spectrum, members, path, **option), strict=True
         ):
-            np.testing.assert_array_equal(a.dual, b.dual)
+            np.testing.assert_array_equal(a.multipliers, b.multipliers)
             np.testing.assert_array_equal(a.factors, b.factors)
             np.testing.assert_array_equal(a.ranks, b.ranks)
             np.testing.assert_array_equal(a.n_iter, b.n_iter)
@@ -182,8 +186,6 @@ def test_a_path_may_run_in_any_order_and_can_be_left():
 
 
 def test_memory_of_the_temporaries_is_bounded():
-    import tracemalloc
-
     spectrum, members, _ = make_problem([4] * 600, 64)
     (solution,) = newton_path(spectrum, members, [1.0], chunk_bytes=100_000)
     tracemalloc.start()
@@ -197,26 +199,74 @@ def test_memory_of_the_temporaries_is_bounded():
 
 
 def test_interrupt_is_prompt_and_leaves_no_thread_working(monkeypatch):
-    import threading
-    import time
+    started, cancelled = [], threading.Event()
 
-    from dualqml.core import newton
+    class Pool(ThreadPoolExecutor):
+        """Lets the batches end only when those that wait have been cancelled."""
 
-    started = []
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            cancelled.set()
+            super().shutdown(wait=wait)
 
     def interrupted(*args, **kwargs):
         started.append(1)
         if len(started) > 1:
-            # A batch takes its time; the one who waits must wake before all are done.
-            time.sleep(0.05)
+            assert cancelled.wait(60.0)
         raise KeyboardInterrupt
 
     spectrum, members, _ = make_problem([2] * 200, 30)
     monkeypatch.setattr(newton, "solve_batch", interrupted)
+    monkeypatch.setattr(newton, "ThreadPoolExecutor", Pool)
     before = threading.active_count()
     for n_jobs in (1, 2):
         started.clear()
+        cancelled.clear()
         with pytest.raises(KeyboardInterrupt):
             list(newton_path(spectrum, members, [1.0], n_jobs=n_jobs, chunk_bytes=1))
-        assert len(started) < 100
+        # The first one, and in a pool those that had begun.
+        assert len(started) <= n_jobs + 1
     assert threading.active_count() == before
+
+
+def test_samples_that_the_spectrum_does_not_resolve_get_no_constraint():
+    X, labels = make_data([3, 3, 3], 20, centre=False)
+    tiny = X.copy()
+    tiny[4] *= 1e-9
+    spectrum, members = scatter_spectrum(tiny), members_of(labels)
+    np.testing.assert_array_equal(np.flatnonzero(spectrum.unresolved), [4])
+    found = solve(spectrum, members, 1.0)
+    assert found.multipliers[4] == 0.0
+    # As if it were not there.
+    rest = scatter_spectrum(np.delete(X, 4, axis=0))
+    without = solve(rest, members_of(np.delete(labels, 4)), 1.0)
+    np.testing.assert_allclose(
+        np.delete(found.multipliers, 4), without.multipliers, rtol=1e-4, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize(
+    ("lam", "scale", "decades"),
+    [(1.0, 1.0, 4), (1e6, 1.0, 4), (1e8, 1.0, 6), (1e8, 10.0, 10), (1e8, 0.1, 4)],
+)
+def test_continuation_starts_at_an_easy_lambda(lam, scale, decades):
+    # lam = 100 on unit-norm rows is easy; rows s times as long have lam s^4.
+    X, _ = make_data([3, 3], 10, centre=False)
+    spectrum = scatter_spectrum(scale * X)
+    # A little less than the power of ten, for rounding.
+    assert newton._continuation_decades(spectrum, 0.999 * lam) == decades
+
+
+def test_warm_starts_can_be_switched_off():
+    spectrum, members, _ = make_problem([3, 2, 4], 40)
+    path = [0.1, 10.0]
+    cold = newton_path(spectrum, members, path, warm_start=False)
+    for lam, solution in zip(path, cold, strict=True):
+        (alone,) = newton_path(spectrum, members, [lam])
+        np.testing.assert_allclose(
+            solution.multipliers, alone.multipliers, rtol=1e-4, atol=1e-9
+        )
+    warm = list(newton_path(spectrum, members, path))
+    cold = list(newton_path(spectrum, members, path, warm_start=False))
+    np.testing.assert_array_equal(warm[0].multipliers, cold[0].multipliers)
+    assert not np.array_equal(warm[1].multipliers, cold[1].multipliers)

@@ -75,3 +75,16 @@ def test_dual_value_is_a_lower_bound_of_the_objective(rng):
         u = rng.exponential(size=OWN.size)
         value, _ = problem.dual_value_and_gradient(u, X[OWN], O_MATRIX, 0.3)
         assert value <= problem.objective(P, O_MATRIX, 0.3)
+
+
+def test_first_rows_tell_where_the_factors_of_a_class_begin():
+    ranks = np.array([2, 0, 3])
+    factors = np.arange(20.0).reshape(5, 4)
+    solution = problem.QMLSolution(1.0, factors, ranks, np.zeros(6), ranks)
+    np.testing.assert_array_equal(solution.first_rows, [0, 2, 2, 5])
+
+
+def test_dual_matrix_has_at_most_as_many_negative_eigenvalues_as_samples():
+    for lam in (0.01, 1.0):
+        w = np.linalg.eigvalsh(problem.dual_matrix(100.0 * U, X[OWN], O_MATRIX, lam))
+        assert 1 <= (w < -1e-9).sum() <= OWN.size

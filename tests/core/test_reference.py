@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dualqml.core import certify, reference, solve
+from dualqml.core import certify, reference, scatter_spectrum, solve
 from dualqml.core.problem import objective, responses
 from dualqml.core.reference import solve_class_sdp, solve_lbfgs
 from dualqml.exceptions import MissingDependencyError, SolverError
@@ -76,8 +76,10 @@ def test_lbfgs_can_solve_a_part_of_the_classes():
     part = solve_lbfgs(spectrum, members, 1.0, classes=[1])
     np.testing.assert_array_equal(part.ranks > 0, [False, True, False])
     whole = solve_lbfgs(spectrum, members, 1.0)
-    np.testing.assert_allclose(part.dual[members[1]], whole.dual[members[1]])
-    assert (part.dual[members[0]] == 0.0).all()
+    np.testing.assert_allclose(
+        part.multipliers[members[1]], whole.multipliers[members[1]]
+    )
+    assert (part.multipliers[members[0]] == 0.0).all()
 
 
 def test_sdp_without_cvxpy_says_what_to_install(monkeypatch):
@@ -95,3 +97,34 @@ def test_sdp_failure_is_a_typed_error():
     # No P makes 0'P0 >= 1.
     with pytest.raises(SolverError, match="clarabel"):
         solve_class_sdp(np.zeros((1, 2)), np.eye(2), 1.0)
+
+
+def test_error_of_the_conic_solver_is_a_typed_error(monkeypatch):
+    cvxpy = pytest.importorskip("cvxpy")
+
+    def failing(self, **options):
+        raise cvxpy.error.SolverError("out of luck")
+
+    monkeypatch.setattr(cvxpy.Problem, "solve", failing)
+    with pytest.raises(SolverError, match="scs failed: out of luck"):
+        solve_class_sdp(np.ones((1, 2)), np.eye(2), 1.0, backend="scs")
+
+
+def test_lbfgs_solves_one_sample_without_others_at_its_start():
+    # The start is exact where O_c x = 0: P = x x' / |x|^4.
+    spectrum = scatter_spectrum(np.diag([2.0, 0.5]))
+    found = solve_lbfgs(spectrum, [np.array([0]), np.array([1])], 3.0)
+    np.testing.assert_array_equal(found.n_iter, [0, 0])
+    np.testing.assert_allclose(found.multipliers, [1.0 / 16.0, 16.0])
+    for i, P in enumerate(dense_matrices(spectrum, found)):
+        np.testing.assert_allclose(P[i, i], [0.25, 4.0][i])
+
+
+def test_factors_of_the_reference_solvers_have_at_most_the_rank_of_the_class():
+    pytest.importorskip("cvxpy")
+    spectrum, members, _ = make_problem([3, 1, 2], 8)
+    for solver in ("lbfgs", "sdp"):
+        found = solve(spectrum, members, 0.1, solver=solver)
+        assert (found.ranks <= [3, 1, 2]).all()
+        assert found.factors.shape == (found.ranks.sum(), spectrum.rank)
+        assert (found.multipliers >= 0.0).all()

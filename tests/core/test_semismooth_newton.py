@@ -1,3 +1,5 @@
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -102,7 +104,7 @@ def test_minimise_leaves_a_flat_start():
     assert found.violation[0] <= 1e-8
 
 
-def test_minimise_does_not_depend_on_the_company():
+def test_minimise_does_not_depend_on_the_other_classes():
     problems = [small_problem(seed) for seed in range(7)]
     A = np.concatenate([p[0] for p in problems])
     B = np.concatenate([p[1] for p in problems])
@@ -137,3 +139,94 @@ def test_padded_samples_keep_zero_multipliers():
     )
     np.testing.assert_array_equal(with_padding.v[:, 4:], 0.0)
     np.testing.assert_allclose(with_padding.v[:, :4], without.v, rtol=1e-6)
+
+
+def test_least_squares_that_do_not_end_give_a_feasible_descent_step(rng, monkeypatch):
+    def endless(A, b):
+        raise RuntimeError("Maximum number of iterations reached.")
+
+    monkeypatch.setattr(newton, "nnls", endless)
+    factor = rng.normal(size=(4, 4))
+    H, g = factor @ factor.T, rng.normal(size=4)
+    v = np.array([0.0, 1.0, 0.0, 2.0])
+    step = newton._bounded_step_by_nnls(H, g, v, REAL[0])
+    assert (v + step >= 0.0).all()
+    assert g @ step < 0.0
+
+
+def test_active_sets_that_cycle_are_solved_by_least_squares(monkeypatch):
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=(2, 4, 4))
+    H = factor @ factor.transpose(0, 2, 1)
+    g, v = rng.normal(size=(2, 4)), np.maximum(rng.normal(size=(2, 4)), 0.0)
+    expected = newton.bounded_newton_step(H, g, v, np.ones((2, 4), dtype=bool))
+    used = []
+    real = newton._bounded_step_by_nnls
+
+    def spy(*args):
+        used.append(args)
+        return real(*args)
+
+    monkeypatch.setattr(newton, "_bounded_step_by_nnls", spy)
+    # Without any iteration of the active-set method no active set is final.
+    monkeypatch.setattr(newton, "range", lambda n: (), raising=False)
+    step = newton.bounded_newton_step(H, g, v, np.ones((2, 4), dtype=bool))
+    assert len(used) == 2
+    np.testing.assert_allclose(step, expected, atol=1e-8)
+
+
+def test_minimise_stops_at_the_largest_number_of_evaluations():
+    A, B = small_problem()
+    found = newton.minimise(
+        A, B, np.zeros((1, 4)), 1e-3, REAL, tol=1e-12, max_evaluations=2
+    )
+    assert found.n_evaluations[0] == 2
+    assert found.violation[0] > 1e-12
+
+
+def test_minimise_stops_where_rounding_allows_no_progress():
+    A, B = small_problem()
+    found = newton.minimise(
+        A, B, np.ones((1, 4)), 1.0, REAL, tol=0.0, max_evaluations=1000
+    )
+    assert found.n_evaluations[0] < 50
+    assert found.violation[0] < 1e-12
+
+
+def test_parts_of_a_solution_are_taken_and_put_back():
+    problems = [small_problem(seed) for seed in range(3)]
+    A, B = (np.concatenate(arrays) for arrays in zip(*problems, strict=True))
+    real = np.ones((3, 4), dtype=bool)
+    options = {"tol": 1e-8, "max_evaluations": 50}
+    found = newton.minimise(A, B, np.ones((3, 4)), 1.0, real, **options)
+    rows = np.array([2, 0])
+    part = found.take(rows)
+    for field in fields(found):
+        whole, taken = getattr(found, field.name), getattr(part, field.name)
+        np.testing.assert_array_equal(taken, whole[rows])
+    other = newton.minimise(A, B, np.ones((3, 4)), 2.0, real, **options)
+    kept, n_evaluations = other.v[1].copy(), other.n_evaluations.copy()
+    other.put(rows, part)
+    for name in ("v", "eigenvalues", "vectors", "violation"):
+        np.testing.assert_array_equal(getattr(other, name)[rows], getattr(part, name))
+    np.testing.assert_array_equal(other.v[1], kept)
+    np.testing.assert_array_equal(other.n_evaluations, n_evaluations)
+
+
+@pytest.mark.parametrize("inv_lam", [0.1, 10.0])
+def test_scatter_of_the_other_samples_alone_gives_the_same_solution(inv_lam):
+    # base = 0: S - B'(1 + v)B = (S - B'B) - B'vB.
+    A, B = small_problem()
+    others = A - B.transpose(0, 2, 1) @ B
+    options = {"tol": 1e-9, "max_evaluations": 100}
+    a = newton.minimise(A, B, np.ones((1, 4)), inv_lam, REAL, **options)
+    b = newton.minimise(others, B, np.ones((1, 4)), inv_lam, REAL, base=0.0, **options)
+    np.testing.assert_allclose(a.v, b.v, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(a.eigenvalues, b.eigenvalues, atol=1e-8)
+
+
+def test_relative_violation_counts_excess_only_where_the_multiplier_is_positive():
+    v = np.array([[0.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
+    gradient = np.array([[3.0, 0.5], [3.0, -0.2], [0.0, -0.4]])
+    violation = newton.relative_violation(v, gradient, 2.0)
+    np.testing.assert_allclose(violation, [0.25, 0.1, 0.2])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dualqml.core import scatter_spectrum
-from dualqml.core.spectrum import sample_spectrum
+from dualqml.core.spectrum import decomposition_error, dot_error, sample_spectrum
 from tests.problems import make_data
 
 
@@ -88,5 +88,39 @@ def test_singular_values_see_directions_that_squares_do_not():
     assert scatter_spectrum(X).rank == 2
     precise = sample_spectrum(X)
     np.testing.assert_allclose(precise.eigenvalues, [1e-18, 1e-8, 1.0], rtol=1e-6)
-    np.testing.assert_array_equal(scatter_spectrum(X).lost, [False, False, True])
-    assert not precise.lost.any()
+    np.testing.assert_array_equal(scatter_spectrum(X).unresolved, [False, False, True])
+    assert not precise.unresolved.any()
+
+
+def test_error_grows_by_the_largest_dropped_singular_value():
+    spectrum = sample_spectrum(np.diag([1.0, 0.5, 2e-14, 1e-14]))
+    assert spectrum.rank == 2
+    error = decomposition_error(4, singular_values=True)
+    assert spectrum.sample_error == pytest.approx(error + 2e-14, rel=1e-9, abs=0.0)
+
+
+@pytest.mark.parametrize("shape", [(6, 10), (10, 6)])
+def test_dropped_singular_values_are_part_of_the_error(shape, rng):
+    # Rank three up to rounding: the other singular values are dropped.
+    X = rng.normal(size=(shape[0], 3)) @ rng.normal(size=(3, shape[1]))
+    spectrum = sample_spectrum(X)
+    assert spectrum.rank == 3
+    singular = np.linalg.svd(X, compute_uv=False)
+    assert spectrum.sample_error > singular[3]
+    assert (spectrum.dropped > 0.0).all()
+
+
+def test_error_of_a_scalar_product_is_bounded_in_any_order(rng):
+    for length in (1, 10, 1000):
+        a, b = rng.normal(size=(2, length))
+        exact = np.sum(a.astype(np.longdouble) * b)
+        backwards = sum((x * y for x, y in zip(a[::-1], b[::-1], strict=True)), 0.0)
+        bound = dot_error(length) * np.linalg.norm(a) * np.linalg.norm(b)
+        assert abs(backwards - exact) <= bound
+        assert abs(a @ b - exact) <= bound
+        assert bound <= 1e-12 * length
+
+
+def test_error_of_singular_values_is_larger_than_that_of_eigenvectors():
+    assert decomposition_error(10) < decomposition_error(100) < 1e-13
+    assert decomposition_error(10, singular_values=True) > 2 * decomposition_error(10)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The QML problem as pure functions on arrays.
 
-Problem (5) of the paper for every class, its solvers and a certificate of what
-they return. Nothing here knows of estimators or images.
+Problem (5) of the paper for every class, its solvers, and a certificate of what they
+return. Nothing here depends on estimators or images.
 """
 
 from dualqml.core.certificate import Certificate, certify

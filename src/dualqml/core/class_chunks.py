@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Classes of any mix of sizes, as rectangular batches of bounded size."""
+"""Classes of different sizes, cut into rectangular batches of bounded size.
+
+The solver and the certificate work on arrays with a class axis, so the classes of a
+batch must have the same number of samples. Smaller classes are padded.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,22 +13,24 @@ from numpy.typing import NDArray
 
 from dualqml._typing import Array, Index
 
-#: Fewer classes of one size than this join the next size, padded ...
-_LONE_GROUP = 32
-#: ... up to this factor (or by one sample).
-_PADDING = 1.34
+#: A group of fewer classes than this takes in the classes of the next larger size, so
+#: that there are few groups.
+_MIN_GROUP_SIZE = 32
+#: But only up to this multiple of the smallest size in the group (or one sample more):
+#: padded samples cost as much time as real ones.
+_MAX_PADDING_RATIO = 1.34
 
 
 @dataclass(frozen=True)
 class ClassChunk:
-    """Classes handled together, their samples padded to the same number."""
+    """Classes handled together, padded to the same number of samples."""
 
-    classes: Index  # (C,)
-    samples: Index  # (C, k): row in the data; 0 where padded
+    classes: Index  # (C,): which classes
+    samples: Index  # (C, k): rows in the data; 0 where padded
     real: NDArray[np.bool_]  # (C, k): False where padded
 
     def gather(self, rows: Array) -> Array:
-        """Own rows of each class, (C, k, n_columns), zero where padded."""
+        """Rows of the own samples, of shape (C, k, n_columns), zero where padded."""
         out = rows[self.samples]
         if not self.real.all():
             out[~self.real] = 0.0
@@ -46,13 +52,13 @@ def class_chunks(
     rank : int
         Number of coordinates of a sample.
     chunk_bytes : int
-        About how many bytes the own samples of a chunk may take; a chunk has
-        at least one class.
+        How many bytes the own samples of a chunk may take, approximately. A chunk
+        has at least one class.
 
     Returns
     -------
     list of ClassChunk
-        Every class is in exactly one chunk, but for those without samples.
+        Every class with samples is in exactly one chunk.
     """
     sizes = np.array([len(own) for own in members])
     order = np.argsort(sizes, kind="stable")
@@ -61,10 +67,10 @@ def class_chunks(
     start = int(np.searchsorted(ascending, 0, side="right"))
     while start < order.size:
         k = int(ascending[start])
-        limit = max(int(_PADDING * k), k + 1)
+        limit = max(int(_MAX_PADDING_RATIO * k), k + 1)
         stop = int(np.searchsorted(ascending, k, side="right"))
         while (
-            stop - start < _LONE_GROUP
+            stop - start < _MIN_GROUP_SIZE
             and stop < order.size
             and ascending[stop] <= limit
         ):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How many eigenvalues of a class's dual matrix lie below a bound, rounding included.
+"""Number of eigenvalues of a class's dual matrix below a bound, rounding included.
 
 For a class with samples X_c the matrix is ``M(v) = S - X_c' D X_c``, with the scatter S
 of all samples and D = diag(1 + v), or with that of the other samples alone and
@@ -8,12 +8,15 @@ as the k x k matrix
 
     I - Y (S + b)^-1 Y',   Y = D^{1/2} X_c,
 
-has negative ones. No eigenvalue can hide from that count.
+has negative ones. That matrix is called the counting matrix here. The count sees every
+eigenvalue, also those that a solver has missed.
 
-How far the count may be off: write A = S + b with the exact scatter S, and A + F for
-what the computed spectrum stands for. The two matrices to count in differ by
-Y (A^-1 - (A + F)^-1) Y', whose norm is at most |F| |A^-1 Y'|^2 and a factor near one.
-Eigenvalues count as negative up to that norm and what rounding may add to it.
+The error of the count: let A = S + b with the exact scatter S, and let A + F be the
+matrix whose spectrum was computed. The two counting matrices differ by
+Y (A^-1 - (A + F)^-1) Y', whose norm is at most |F| |A^-1 Y'|^2 times a factor near one.
+Eigenvalues count as negative up to that norm plus a bound on rounding errors.
+
+As in the solver, a root t is minus a negative eigenvalue of M(v).
 """
 
 from dataclasses import dataclass
@@ -25,23 +28,34 @@ from dualqml._typing import Array, Index, Mask
 from dualqml.core.class_chunks import ClassChunk
 from dualqml.core.spectrum import EPSILON, ScatterSpectrum, dot_error
 
-#: Bytes of own samples handled at a time in Newton steps.
+#: Bytes of own samples handled at a time in Newton steps. Limits the temporaries.
 _CHUNK_BYTES = 1_000_000
-#: Larger classes count without products of all pairs of their samples.
-_MAX_PAIRED = 24
-#: A Newton step below this fraction of the largest root is the last one.
-_LAST_STEP = 1e-4
+#: Classes of more samples than this are counted without the products of all pairs of
+#: their samples, which take (k + 1) / 2 times the memory of the k samples.
+_MAX_PAIRED_SIZE = 24
+#: Nothing can be counted below these multiples of the error of the scatter, and of the
+#: squared error of the samples.
+_MIN_SCATTER_RATIO, _MIN_SAMPLE_RATIO = 8.0, 100.0
+#: The first trial is raised by this multiple of the root's error in first order.
+_TRIAL_FACTOR = 1.05
+#: A Newton step below this fraction of the largest root is taken to be the last one.
+_LAST_STEP_RATIO = 1e-4
+#: The last step is enlarged by this factor, to get past the root.
+_LAST_STEP_FACTOR = 1.02
+#: Added to every step, in units of the largest root, and the factor by which it grows
+#: from step to step: so every trial moves on.
+_STEP_OFFSET, _OFFSET_GROWTH = 1e-11, 8.0
 #: The longest Newton step, in units of the point that it starts from.
-_LARGEST_STEP = 15.0
-#: Counts tried for a root before its bound is given up.
-_MAX_ATTEMPTS = 20
-#: Counts are made only where the errors of the spectrum are this small beside S + b.
-_PERTURBATION = 0.5
+_MAX_STEP_RATIO = 15.0
+#: Newton steps for a root. If none proves a bound, its bound is infinite.
+_MAX_NEWTON_STEPS = 20
+#: Largest error of the spectrum, relative to S + b, with which a count is possible.
+_MAX_RELATIVE_PERTURBATION = 0.5
 
 
 @dataclass(frozen=True)
 class OtherSamples:
-    """The scatter O_c of the samples of other classes, and the own ones in its basis.
+    """The scatter O_c of the other classes' samples, and the own samples in its basis.
 
     Attributes
     ----------
@@ -50,14 +64,15 @@ class OtherSamples:
     own : ndarray of shape (n_own, rank)
         The own samples in its eigenbasis.
     basis : ndarray of shape (n_features, rank)
-        That basis Q, one vector a column.
+        That basis Q, one vector per column.
     error : float
-        Bound on the norm of what the decomposition leaves of the other samples.
+        Bound on the norm of the decomposition's error, seen as an error of the other
+        samples.
     own_errors : ndarray of shape (n_own,)
-        Bounds on the norms of what it leaves of the own ones.
+        Bounds on the norms of the errors of the own samples in the basis.
     residuals : tuple of two ndarray of shape (rank, rank), optional
-        ``Q'O_c Q - diag(L)`` and ``Q'Q - I`` where they were computed, entry by entry:
-        they tell more than a bound.
+        ``Q'O_c Q - diag(L)`` and ``Q'Q - I``, where they were computed entry by entry.
+        They give a sharper result than a bound on norms.
     """
 
     eigenvalues: Array
@@ -74,15 +89,15 @@ class RootCounter:
 
     own: Array  # (C, k, rank): D^{1/2} Z
     L: Array  # (rank,)
-    wide: bool  # whether the errors are those of a Gram matrix
-    mass: Array  # (C, rank): what the errors of the spectrum are weighted with
-    dropped: Array  # (C,): the same outside its span
+    wide: bool  # whether scatter_error is that of a Gram matrix
+    mass: Array  # (C, rank): weights of the errors of the spectrum
+    dropped: Array  # (C,): the weight outside its span
     own_error: Array  # (C,): squared norm of the error of D^{1/2} X_c
     scatter_error: float
     sample_error: float
-    rounding: float  # 0 where rounding in the count itself is to be left out
+    rounding: float  # 1, or 0 to leave out rounding errors of the count itself
     n_features: int
-    residuals: tuple[Array, Array] | None = None  # of one class alone
+    residuals: tuple[Array, Array] | None = None  # of OtherSamples
 
     @classmethod
     def among_all_samples(
@@ -93,7 +108,7 @@ class RootCounter:
         v: Array,
         rounding: float,
     ) -> "RootCounter":
-        """For the classes of a chunk, D = 1 + v, S the scatter of all samples.
+        """For the classes of a chunk: D = 1 + v, S is the scatter of all samples.
 
         Z are the own samples in the eigenbasis of the scatter.
         """
@@ -109,7 +124,7 @@ class RootCounter:
             mass /= L
             outside, own_error = (weights * dropped).sum(axis=1), nothing
         else:
-            # The rounding of the projection comes on top.
+            # Plus the rounding errors of the projection.
             error = rounding * np.sqrt(L.size) * dot_error(n_features)
             off = dropped + error * np.sqrt(spectrum.squared_norms[chunk.samples])
             outside, own_error = nothing, (weights * off**2).sum(axis=1)
@@ -130,7 +145,7 @@ class RootCounter:
     def among_others(
         cls, spectrum: OtherSamples, v: Array, rounding: float
     ) -> "RootCounter":
-        """For one class, D = v, S the scatter O_c of the others."""
+        """For one class: D = v, S is the scatter O_c of the other samples."""
         own = (np.sqrt(v)[0, :, None] * spectrum.own)[None]
         return cls(
             own,
@@ -149,26 +164,26 @@ class RootCounter:
     def root_bounds(
         self,
         roots: Array,
-        lever: Array,
+        sensitivity: Array,
         margin: Array,
         smallest: float,
         n_possible: Index,
     ) -> tuple[Array, NDArray[np.int64]]:
         """Proven upper bounds on the roots of M(v), and how many there are.
 
-        The a-th largest root is at most b as soon as no more than a - 1 roots are
-        counted above b. A trial a margin above the claimed root comes first, then
+        The a-th largest root is at most b if no more than a - 1 roots are counted
+        above b. The first trial is a margin above the claimed root. Then follow
         Newton steps on the eigenvalue of the counting matrix that has to become
         positive.
 
         Parameters
         ----------
         roots : ndarray of shape (n_classes, rank)
-            Where the roots are said to be, in falling order.
-        lever : ndarray of shape (n_classes, rank)
+            The claimed roots, in falling order.
+        sensitivity : ndarray of shape (n_classes, rank)
             How far a root moves with its eigenvalue of the counting matrix.
         margin : ndarray of shape (n_classes,)
-            How far above them the first trial is.
+            How far above the claimed roots the first trial is.
         smallest : float
             Roots below this fraction of the largest need no bounds of their own.
         n_possible : ndarray of shape (n_classes,)
@@ -177,24 +192,25 @@ class RootCounter:
         Returns
         -------
         bounds : ndarray of shape (n_classes, k)
-            Bounds of the roots, infinite where none was proven; zero where no
-            root can be.
+            Bounds of the roots: infinite where none was proven, zero where no root
+            is possible.
         n_negative : ndarray of shape (n_classes,)
             Number of roots above the smallest.
         """
         n_classes, k = self.own.shape[:2]
         largest = np.maximum(roots[:, :1], np.finfo(np.float64).tiny)
-        # Below this nothing can be counted.
-        lowest = 8.0 * self.scatter_error + 100.0 * self.sample_error**2
+        # Below this level nothing can be counted.
+        lowest = _MIN_SCATTER_RATIO * self.scatter_error
+        lowest += _MIN_SAMPLE_RATIO * self.sample_error**2
         if self.residuals is not None:
             lowest = 0.0
         floor = np.maximum(np.maximum(smallest * largest, lowest), margin[:, None])
-        claimed, levers = np.zeros((n_classes, k)), np.zeros((n_classes, k))
+        claimed, sensitivities = np.zeros((n_classes, k)), np.zeros((n_classes, k))
         claimed[:, : roots.shape[1]] = roots[:, :k]
-        levers[:, : roots.shape[1]] = lever[:, :k]
+        sensitivities[:, : roots.shape[1]] = sensitivity[:, :k]
         bounds = np.maximum(claimed + margin[:, None], floor)
         bounds[np.arange(k) >= n_possible[:, None]] = 0.0
-        # One count settles all roots at the floor, the last of each class.
+        # One count at the floor, the last trial of each class, covers all roots below.
         above = bounds > floor
         n_above = above.sum(axis=1)
         width = int(n_above.max())
@@ -202,34 +218,36 @@ class RootCounter:
         if width:
             error = self._spectral_error(trial[:, :width])
             trial[:, :width] += np.fmin(
-                1.05 * error * levers[:, :width], trial[:, :width]
+                _TRIAL_FACTOR * error * sensitivities[:, :width], trial[:, :width]
             )
         allowed = np.tile(np.arange(width + 1), (n_classes, 1))
         allowed[:, -1] = n_above
         bounds[bounds > 0.0] = np.inf
         at_most, computed = self.count_all(trial)
         proven = at_most <= allowed
-        open_ = np.concatenate([above[:, :width], np.ones_like(above[:, :1])], axis=1)
-        _record(bounds, trial, allowed, open_ & proven)
+        pending = np.concatenate([above[:, :width], np.ones_like(above[:, :1])], axis=1)
+        _record(bounds, trial, allowed, pending & proven)
         # Newton steps for the rest.
-        owner, column = np.nonzero(open_ & ~proven)
-        b, left = trial[owner, column], allowed[owner, column]
-        for attempt in range(_MAX_ATTEMPTS):
-            if owner.size == 0:
+        class_index, column = np.nonzero(pending & ~proven)
+        b, n_allowed = trial[class_index, column], allowed[class_index, column]
+        for attempt in range(_MAX_NEWTON_STEPS):
+            if class_index.size == 0:
                 break
-            done, step = self.newton_step(owner, b, left)
-            trial[owner[done], column[done]] = b[done]
+            done, step = self.newton_steps(class_index, b, n_allowed)
+            trial[class_index[done], column[done]] = b[done]
             proven = np.zeros_like(proven)
-            proven[owner[done], column[done]] = True
+            proven[class_index[done], column[done]] = True
             _record(bounds, trial, allowed, proven)
-            # The lowest eigenvalue is concave in b, so its Newton steps never go
-            # too far, but for the errors, which fall with b. The last, small one is
-            # enlarged to get past the root.
-            scale = largest[owner, 0]
-            step = np.where(step < _LAST_STEP * scale, 1.02 * step, step)
-            step = np.fmin(step, _LARGEST_STEP * b)
-            b = b + step + 1e-11 * 8.0**attempt * scale
-            owner, column, b, left = (part[~done] for part in (owner, column, b, left))
+            # The lowest eigenvalue is concave in b, so Newton steps on it alone never
+            # go too far; but the errors fall with b.
+            scale = largest[class_index, 0]
+            step = np.where(
+                step < _LAST_STEP_RATIO * scale, _LAST_STEP_FACTOR * step, step
+            )
+            step = np.fmin(step, _MAX_STEP_RATIO * b)
+            b = b + step + _STEP_OFFSET * _OFFSET_GROWTH**attempt * scale
+            class_index, column = class_index[~done], column[~done]
+            b, n_allowed = b[~done], n_allowed[~done]
         return bounds, computed[:, -1]
 
     def count_all(self, b: Array) -> tuple[Index, Index]:
@@ -243,13 +261,13 @@ class RootCounter:
         Returns
         -------
         at_most, computed : ndarray of shape (n_classes, n_trials)
-            The number with all errors against us, and as computed.
+            The number in the worst case of all errors, and the computed number.
         """
         n_classes, k, rank = self.own.shape
         inverse = 1.0 / (self.L + b[:, :, None])
         first, second = np.triu_indices(k)
-        if k <= _MAX_PAIRED:
-            # All matrices of a class by one product.
+        if k <= _MAX_PAIRED_SIZE:
+            # All counting matrices of a class by one product.
             pairs = np.empty((n_classes, first.size, rank))
             starts = np.cumsum([0, *range(k, 0, -1)])
             for i in range(k):
@@ -266,39 +284,41 @@ class RootCounter:
         S[:, :, first, second] = S[:, :, second, first] = -upper
         diagonal = np.arange(k)
         trace = -S[:, :, diagonal, diagonal].sum(axis=2)
-        # A padded sample has a zero row: its unit diagonal counts nothing.
+        # A padded sample has a zero row: its unit diagonal is not counted.
         S[:, :, diagonal, diagonal] += 1.0
         w = np.linalg.eigvalsh(S)
         error = self._spectral_error(b, inverse) + self._rounding_error(trace)
         return (w < error[:, :, None]).sum(axis=2), (w < 0.0).sum(axis=2)
 
-    def newton_step(self, owner: Index, b: Array, left: Index) -> tuple[Mask, Array]:
-        """For pairs of a class and a b, whether no more than `left` roots are above b.
+    def newton_steps(
+        self, class_index: Index, b: Array, n_allowed: Index
+    ) -> tuple[Mask, Array]:
+        """Whether no more than `n_allowed` roots are above b, for pairs of class and b.
 
         Parameters
         ----------
-        owner : ndarray of shape (n_pairs,)
-            Which class.
+        class_index : ndarray of shape (n_pairs,)
+            The class of each pair.
         b : ndarray of shape (n_pairs,)
             Where to count.
-        left : ndarray of shape (n_pairs,)
+        n_allowed : ndarray of shape (n_pairs,)
             How many roots may be above.
 
         Returns
         -------
         done : boolean ndarray of shape (n_pairs,)
-            Whether that is so, all errors against us.
+            Whether that is so in the worst case of all errors.
         step : ndarray of shape (n_pairs,)
-            The Newton step in b after which it is so.
+            The Newton step in b after which it should be so.
         """
         k, rank = self.own.shape[1:]
-        done = np.empty(owner.size, dtype=bool)
-        step = np.empty(owner.size)
+        done = np.empty(class_index.size, dtype=bool)
+        step = np.empty(class_index.size)
         size = max(1, _CHUNK_BYTES // (8 * k * rank))
         diagonal = np.arange(k)
-        for start in range(0, owner.size, size):
+        for start in range(0, class_index.size, size):
             part = slice(start, start + size)
-            classes = owner[part]
+            classes = class_index[part]
             inverse = 1.0 / (self.L + b[part, None])
             root_weight = np.sqrt(inverse)
             weighted = self.own[classes]
@@ -318,15 +338,15 @@ class RootCounter:
             # The eigenvalues rise with b, at the rate |(L + b)^-1 Y'y|^2 for the unit
             # eigenvector y.
             pair = np.arange(classes.size)
-            y = vectors[pair, :, left[part]]
+            y = vectors[pair, :, n_allowed[part]]
             direction = (y[:, None, :] @ weighted)[:, 0] * root_weight
-            missing = error - w[pair, left[part]]
+            missing = error - w[pair, n_allowed[part]]
             done[part] = missing <= 0.0
             step[part] = missing / (direction * direction).sum(axis=1)
         return done, step
 
     def _spectral_error(self, b: Array, inverse: Array | None = None) -> Array:
-        """The perturbation of the counting matrices for several b of each class."""
+        """Errors of the counting matrices by the spectrum, for several b per class."""
         if self.residuals is not None:
             return self._residual_error(b[0])[None]
         if inverse is None:
@@ -341,7 +361,7 @@ class RootCounter:
     def _perturbation(
         self, classes: Index | slice, b: Array, far: Array, near: Array
     ) -> Array:
-        """How far the errors of the spectrum can move the counting matrix.
+        """Bound on the change of the counting matrix by errors of the spectrum.
 
         |Y (A^-1 - (A + F)^-1) Y'| with A = S + b; for a Gram matrix the same in the
         space of the samples, times b. F is an error of the scatter, or
@@ -359,14 +379,17 @@ class RootCounter:
             out *= b
         out += 2.0 * np.sqrt(own_error * far) + own_error / b
         return np.asarray(
-            np.where(relative < _PERTURBATION, out / (1.0 - relative), np.inf)
+            np.where(
+                relative < _MAX_RELATIVE_PERTURBATION, out / (1.0 - relative), np.inf
+            )
         )
 
     def _residual_error(self, b: Array) -> Array:
-        """The perturbation for one class whose residuals are known.
+        """The same bound for one class whose residuals are known.
 
-        With F = Q'SQ - L + b (Q'Q - I) the counting matrix moves by Y A^-1 F A^-1 Y',
-        and beyond that by no more than |A^{-1/2} F A^{-1/2}|^2 of its trace.
+        With F = Q'SQ - L + b (Q'Q - I) the counting matrix changes by Y A^-1 F A^-1 Y'
+        to first order. The rest is at most r^2 / (1 - r) times the trace of Y A^-1 Y',
+        where r = |A^{-1/2} F A^{-1/2}|.
         """
         assert self.residuals is not None
         own, out = self.own[0], np.empty(b.size)
@@ -378,19 +401,19 @@ class RootCounter:
             relative = float(np.linalg.norm(F / np.outer(root, root)))
             rest = relative**2 / (1.0 - relative) * float((own * weighted).sum())
             moved = float(np.linalg.norm(weighted @ F @ weighted.T)) + rest
-            out[i] = moved if relative < _PERTURBATION else np.inf
+            out[i] = moved if relative < _MAX_RELATIVE_PERTURBATION else np.inf
         return out
 
     def _rounding_error(self, trace: Array) -> Array:
-        """How far rounding can move it: sums of `rank` terms, and eigenvalues."""
+        """Bound on rounding errors: sums of `rank` terms, and eigenvalues."""
         k, rank = self.own.shape[1:]
         error = self.rounding * EPSILON * (0.5 * rank + 8 * k + 8)
         return np.asarray(error * (1.0 + trace))
 
 
 def _record(bounds: Array, trial: Array, allowed: Index, proven: Mask) -> None:
-    """Write proven bounds; the last, at the floor, holds for all further roots."""
-    owner, column = np.nonzero(proven[:, :-1])
-    bounds[owner, column] = trial[owner, column]
+    """Write proven bounds; the last one, at the floor, is for all further roots."""
+    class_index, column = np.nonzero(proven[:, :-1])
+    bounds[class_index, column] = trial[class_index, column]
     further = proven[:, -1:] & (np.arange(bounds.shape[1]) >= allowed[:, -1:])
     np.copyto(bounds, trial[:, -1:], where=further & (bounds > 0.0))

@@ -3,9 +3,9 @@
 
 For a class of one sample z the optimum has rank one and one unknown, the root
 t > 0 (minus the negative eigenvalue of M). With g = z'(L + t)^-1 z and
-h = z'(L + t)^-2 z it solves  t g^2 / h = 1/lam,  and then v = 1/g - base.
-Tabulating g and h for all samples over one grid of t costs two matrix
-products and serves every lambda, so the table is made once.
+h = z'(L + t)^-2 z the root solves  t g^2 / h = 1/lam,  and v = 1/g - base.
+A table of g and h for all samples over one grid of t costs two matrix products
+and serves every lambda, so it is made once.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ import numpy as np
 
 from dualqml._typing import Array
 
-#: Spacing of the grid in ln t. Interpolation errors of a few per cent are fine.
+#: Spacing of the grid in ln t. It is coarse: a start may be off by a few per cent.
 _LOG_STEP = 0.8
-#: Samples tabulated at a time: bounds the temporary Z*Z.
+#: Rows of the table computed at a time: limits the size of the temporary Z * Z.
 _ROW_BLOCK = 4096
 
 
@@ -24,8 +24,8 @@ _ROW_BLOCK = 4096
 class SingleSampleTable:
     """ln(t g^2 / h) and ln g of every sample over a grid of ln t."""
 
-    log_t: Array  # (S,)
-    log_level: Array  # (n, S), increasing along a row
+    log_t: Array  # (S,): the grid
+    log_level: Array  # (n, S): ln(t g^2 / h), increasing along a row
     log_g: Array  # (n, S)
 
     def start(self, inv_lam: float, *, base: float = 1.0) -> tuple[Array, Array]:
@@ -34,14 +34,14 @@ class SingleSampleTable:
         Parameters
         ----------
         inv_lam : float
-            1 / lam; must lie within the levels that the table was made for.
+            1 / lam; must lie within the bounds that the table was made for.
         base : float, default=1.0
-            1 where the samples are part of the scatter, 0 where they are not.
+            1 if the samples are part of the scatter, 0 if they are not.
 
         Returns
         -------
         v, t : ndarray of shape (n_samples,)
-            The scaled dual variable and the root.
+            The scaled multiplier and the root.
         """
         target = np.log(inv_lam)
         n_grid = self.log_t.shape[0]
@@ -69,7 +69,7 @@ def single_sample_table(
     Z : ndarray of shape (n_samples, rank)
         Samples in its eigenbasis, none of them zero.
     inv_lam_low, inv_lam_high : float
-        Smallest and largest 1/lam that will be asked for.
+        Smallest and largest 1/lam that the table is for.
 
     Returns
     -------

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rational Krylov bases in which each class's problem becomes small.
+"""The batched solver: every class reduced to a small problem by a Krylov basis.
 
-The eigenvectors of M(v) = diag(L) - Z' D Z, D = diag(1 + v), for its negative
-eigenvalues -t are q ~ (L + t)^-1 Z' c with c = D Z q: they lie in the span of
-(L + s)^-1 Z' over a few shifts s near the roots t. A basis is a batch of such
-vectors, one set a class, grown by blocks (one shift, all own samples) and by
-refined vectors (the best shift and combination for one root).
+The matrix of a class's scaled dual is M(v) = diag(L) - Z' D Z, D = diag(1 + v), with
+the eigenvalues L of the total scatter, the class's own samples Z in its eigenbasis and
+the scaled multipliers v = u / lam. A *root* t of a class is minus a negative eigenvalue
+of M(v). Its eigenvector is q ~ (L + t)^-1 Z' c with c = D Z q, so all eigenvectors of
+roots lie close to a rational Krylov space: the span of (L + s)^-1 Z' over a few shifts
+s near the roots.
+
+:func:`solve_batch` solves the dual in a sequence of growing bases of that kind, called
+levels. At each level the problems of all classes of the batch are small and dense, and
+:func:`dualqml.core.semismooth_newton.minimise` solves them together. At the end the
+residuals in the full space tell which classes are solved; the basis of the others is
+enlarged.
 """
 
 from dataclasses import dataclass
@@ -16,46 +23,164 @@ from numpy.typing import NDArray
 from dualqml._typing import Array, Index, Mask
 from dualqml.core.semismooth_newton import ReducedSolution, minimise
 
-#: Added to the unit diagonal of the Gram matrix of the basis. It can only
-#: shrink a degenerate direction, so the reduced problem stays a restriction.
-_GRAM_RIDGE = 1e-12
+# The constants of the first three groups decide how much work a class takes. They do
+# not decide its accuracy: a class that they do not suit fails the acceptance test and
+# gets a larger basis. There is no record of how they were tuned; benchmarks/solver.py
+# measures their effect on speed.
 
-#: Relative KKT violation at which the first two levels hand over to the next.
+# --- Levels and their shifts ---
+
+#: The dense problem is solved without a basis where `_MAX_BASIS_RATIO` vectors per own
+#: sample, the size of the last level, would fill this fraction of the space.
+_MAX_BASIS_RATIO, _DENSE_FRACTION = 4, 0.9
+#: Relative KKT violation at which all levels but the last one stop.
 _COARSE_TOL = 3e-2
-#: Newton iterations within which an easy lambda is solved.
-_EASY_ITERATIONS = 8
-#: A hard one is approached from smaller ones, in steps of these many a decade.
-_CONTINUATION_STEPS = (1, 4, 16)
-#: Smaller violations than this are not worth finer steps: it may be rounding.
-_ROUNDING_VIOLATION = 1e-4
-#: First shift, in units of the largest single-sample root.
+#: Shift of the first block, in units of the largest single-sample root.
 _FIRST_SHIFT = 1.15
-#: Further shifts, in units of t1, the largest root found at level 1: three
-#: blocks where a class's roots spread over decades, else two.
-_SPREAD_SHIFTS = (0.1, 0.01)
-_NARROW_SHIFT = 0.06
-#: A class has but one root if one Ritz value only is below this fraction of t1.
-_LONE_ROOT = 0.3
-#: Classes up to this size start with two blocks, the second at this shift.
+#: Classes of at most this many samples begin with two blocks, the second one at this
+#: shift: a first level of their own would cost as much as the second level.
 _SMALL_CLASS, _SMALL_CLASS_SHIFT = 2, 0.07
-#: Ritz values below this fraction of t1 may hide a root: refine them too.
-_CANDIDATE = 0.05
-#: Smallest shift of a refined vector, in units of t1.
-_SMALLEST_SHIFT = 0.002
-#: Below this fraction of the smallest eigenvalue of the scatter, blocks are
-#: already exact and refined vectors are only noise.
+#: Shifts of the second level, in units of the largest root. Roots that spread over
+#: decades need two more blocks, others need one.
+_SPREAD_SHIFTS, _CLUSTERED_SHIFTS = (0.1, 0.01), (0.06,)
+#: A class counts as one with a single root if only one Ritz value of the first level is
+#: below this multiple of the largest root.
+_SINGLE_ROOT_RATIO = 0.3
+#: Largest shift, in units of the largest eigenvalue of the scatter. Far above the
+#: spectrum all shifts give nearly parallel vectors.
+_MAX_SHIFT_RATIO = 0.5
+
+# --- Refined vectors, one for each root, at the last level ---
+
+#: Ritz values below this multiple of the largest root get a refined vector: a small
+#: positive one may turn into a root in a larger basis.
+_CANDIDATE_RATIO = 0.05
+#: Smallest shift of a refined vector, in units of the largest root.
+_MIN_REFINED_SHIFT = 0.002
+#: No refined vectors for classes whose largest root is below this fraction of the
+#: smallest eigenvalue of the scatter: blocks are exact there, the rest is noise.
 _FAR_BELOW_SPECTRUM = 1e-4
-#: Estimated gap, in units of the tolerance, at which a class is accepted. It is
-#: an estimate: the certificate tells what was reached.
+
+# --- Shifts that keep their distance from the blocks in use ---
+
+#: Two shifts clash if their distances from the spectrum differ by less than this, as
+#: natural logarithms. A clashing shift becomes `_REPLACEMENT_FACTOR` times the largest
+#: one in use, or times `_REPLACEMENT_FLOOR` of the smallest eigenvalue.
+_CLASH_DISTANCE = 0.02
+_REPLACEMENT_FACTOR, _REPLACEMENT_FLOOR = 8.0, 0.3
+#: Shifts that a larger basis may choose from, in units of the largest root.
+_SHIFT_GRID = 10.0 ** np.linspace(-4.0, 1.0, 21)
+#: They should be a factor of two away from those in use.
+_APART_DISTANCE = np.log(2.0)
+
+# --- Continuation in lambda ---
+
+#: Newton iterations after which a class is taken to be hard, and its lambda approached
+#: from smaller ones.
+_DIRECT_ITERATIONS = 8
+#: Steps per power of ten of lambda; the next number is tried where one does not do.
+_CONTINUATION_STEPS = (1, 4, 16)
+#: Violations below this are not worth finer steps: they may be rounding.
+_ROUNDING_VIOLATION = 1e-4
+
+# --- Accuracy ---
+
+#: Violation at which the last level stops, in units of the tolerance.
+_FINAL_TOL = 0.1
+#: Estimated gap, in units of the tolerance, at which a class is accepted. It is an
+#: estimate: the certificate tells what was reached.
 _ACCEPTED_GAP = 0.5
 #: Allowed deviation of a Ritz vector's norm from one in the full space.
 _NORM_TOLERANCE = 1e-7
-#: Passes for classes that fail the test, one more block each.
-_MAX_PASSES = 8
+#: How often the basis of a class that is not accepted is enlarged.
+_MAX_ENLARGEMENTS = 8
+#: Added to the unit diagonal of the Gram matrix of the basis. It can only shrink a
+#: degenerate direction, so the reduced problem stays a restriction of the full one.
+_GRAM_RIDGE = 1e-12
+#: Factor by which the ridge grows where the Gram matrix is numerically indefinite.
+_RIDGE_GROWTH = 100.0
+
+
+@dataclass
+class BatchSolution:
+    """Solutions of a batch, scaled: u = lam v, P = lam sum_a t_a q_a q_a'."""
+
+    v: Array  # (C, k): scaled multipliers
+    roots: Array  # (C, k): t_a in falling order, zero where there is none
+    vectors: Array  # (C, k, rank): q_a as rows, in the eigenbasis
+    root_shifts: Array  # (C, k): by about how much larger than t_a the true roots are
+    gap: Array  # (C,): estimated relative duality gap
+    violation: Array  # (C,): largest relative violation of the KKT conditions
+    n_iter: NDArray[np.int64]  # (C,): eigendecompositions of reduced problems
+
+
+def solve_batch(
+    Z: Array,
+    L: Array,
+    real: Mask,
+    inv_lam: float,
+    v: Array,
+    largest_root: Array,
+    *,
+    tol: float,
+    max_iter: int,
+    continuation_decades: int,
+) -> BatchSolution:
+    """Solve the scaled dual of every class of a batch.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_classes, k, rank)
+        Own samples in the eigenbasis of the scatter; zero rows where padded.
+    L : ndarray of shape (rank,)
+        Eigenvalues of the scatter, ascending.
+    real : boolean ndarray of shape (n_classes, k)
+        False at padded samples.
+    inv_lam : float
+        1 / lam.
+    v : ndarray of shape (n_classes, k)
+        Scaled multipliers to start from: those of every sample alone, or those of
+        a neighbouring lambda.
+    largest_root : ndarray of shape (n_classes,)
+        Estimate of each class's largest root that goes with them.
+    tol : float
+        Relative duality gap asked for.
+    max_iter : int
+        Newton iterations allowed at each level.
+    continuation_decades : int
+        How many powers of ten below lambda the continuation starts, for classes
+        that Newton's method does not solve directly.
+
+    Returns
+    -------
+    BatchSolution
+        The solutions, with an estimate of the gap reached.
+    """
+    n_classes, k, rank = Z.shape
+    out = BatchSolution(
+        v=np.zeros_like(v),
+        roots=np.zeros((n_classes, k)),
+        vectors=np.empty((n_classes, k, rank)),
+        root_shifts=np.zeros((n_classes, k)),
+        gap=np.full(n_classes, np.inf),
+        violation=np.full(n_classes, np.inf),
+        n_iter=np.zeros(n_classes, dtype=np.int64),
+    )
+    batch = _Batch(
+        Z, L, real, inv_lam, tol, max_iter, continuation_decades, np.array(v), out
+    )
+    if _MAX_BASIS_RATIO * k >= _DENSE_FRACTION * rank:
+        batch.solve_dense()
+    else:
+        batch.solve_by_levels(largest_root)
+    return out
 
 
 class RationalBasis:
-    """Vectors w_j = (L + s_j)^-1 Z' c_j for a batch of classes.
+    """Vectors w_j = (L + s_j)^-1 Z' c_j, one set per class of a batch.
+
+    The sets grow by blocks (one shift, all own samples) and by single vectors (any
+    shift and combination c_j of the own samples).
 
     Parameters
     ----------
@@ -64,7 +189,7 @@ class RationalBasis:
     L : ndarray of shape (rank,)
         Eigenvalues of the scatter.
     capacity : int
-        Largest number of vectors that will be held.
+        Largest number of vectors of each class.
     """
 
     def __init__(self, Z: Array, L: Array, capacity: int) -> None:
@@ -79,7 +204,7 @@ class RationalBasis:
         self._gram = np.empty((n_classes, capacity, capacity))
 
     def select(self, rows: NDArray[np.intp], capacity: int) -> "RationalBasis":
-        """A copy for some of the classes, with room for `capacity` vectors."""
+        """Copy the sets of some classes, with room for `capacity` vectors."""
         part = RationalBasis(self.Z[rows], self.L, capacity)
         part.size = n = self.size
         part.block_shifts = self.block_shifts[rows]
@@ -91,7 +216,7 @@ class RationalBasis:
         return part
 
     def add_block(self, shifts: Array) -> None:
-        """Append (L + s)^-1 z_i for every own sample, one shift a class."""
+        """Append (L + s)^-1 z_i for every own sample z_i, one shift s per class."""
         k = self.Z.shape[1]
         rows = slice(self.size, self.size + k)
         inverse = 1.0 / (self.L + shifts[:, None])
@@ -128,20 +253,21 @@ class RationalBasis:
         """
         L_min = self.L[0]
         used = self.block_shifts
-        clash = np.abs(np.log((shifts[:, None] + L_min) / (used + L_min))) < 0.02
-        instead = 8.0 * np.maximum(used.max(axis=1), 0.3 * L_min)
-        return np.where(clash.any(axis=1), instead, shifts)
+        distance = np.abs(np.log((shifts[:, None] + L_min) / (used + L_min)))
+        clash = (distance < _CLASH_DISTANCE).any(axis=1)
+        highest = np.maximum(used.max(axis=1), _REPLACEMENT_FLOOR * L_min)
+        return np.where(clash, _REPLACEMENT_FACTOR * highest, shifts)
 
-    def shift_near(self, root: Array, t1: Array) -> Array:
+    def shift_near(self, root: Array, largest_root: Array) -> Array:
         """The shift nearest to `root` that is well apart from all blocks in use."""
         L_min = self.L[0]
-        grid = t1[:, None] * 10.0 ** np.linspace(-4.0, 1.0, 21)
+        grid = largest_root[:, None] * _SHIFT_GRID
         apart = np.abs(
             np.log((grid[:, :, None] + L_min) / (self.block_shifts[:, None] + L_min))
         ).min(axis=2)
         distance = np.abs(np.log(grid / root[:, None]))
-        # Well apart: a factor of two. If none is, the one farthest from all.
-        distance = np.where(apart > np.log(2.0), distance, 1e3 - apart)
+        # If none is well apart, take the one farthest from all.
+        distance = np.where(apart > _APART_DISTANCE, distance, 1e3 - apart)
         return np.asarray(grid[np.arange(grid.shape[0]), distance.argmin(axis=1)])
 
     def reduced(self) -> tuple[Array, Array, Array]:
@@ -179,9 +305,9 @@ class RationalBasis:
     def reduced_by_qr(self) -> tuple[Array, Array, Array]:
         """As :meth:`reduced`, by an explicit QR factorisation of the vectors.
 
-        Several times slower, and free of the loss of orthogonality that the
-        Gram matrix of nearly dependent vectors brings. The third array holds
-        the orthonormal vectors themselves, one a row.
+        Several times slower, but without the loss of orthogonality that the Gram
+        matrix of nearly dependent vectors brings. The third array holds the
+        orthonormal vectors themselves, one vector per row.
         """
         W = self._W[:, : self.size]
         norms = np.sqrt((W * W).sum(axis=2))
@@ -193,109 +319,17 @@ class RationalBasis:
         return 0.5 * (A + A.transpose(0, 2, 1)), self.Z @ Q_T, Q
 
     def lift(self, vectors: Array) -> Array:
-        """Rows in the eigenbasis of the columns of `vectors` (basis weights)."""
+        """Combine the vectors held, with the columns of `vectors` as weights."""
         return vectors.transpose(0, 2, 1) @ self._W[:, : self.size]
-
-
-def _inverse_cholesky(gram: Array) -> Array:
-    """Inverse lower Cholesky factors of unit-diagonal Gram matrices.
-
-    The ridge grows for a class whose matrix is numerically indefinite, class
-    by class, so that no class's result depends on another's.
-    """
-    n = gram.shape[1]
-    identity = np.eye(n)
-    try:
-        factor = np.linalg.cholesky(gram + _GRAM_RIDGE * identity)
-    except np.linalg.LinAlgError:
-        factor = np.stack([_ridged_cholesky(matrix) for matrix in gram])
-    return np.asarray(np.linalg.inv(factor), dtype=np.float64)
-
-
-def _ridged_cholesky(matrix: Array) -> Array:
-    ridge = _GRAM_RIDGE
-    while True:
-        try:
-            shifted = matrix + ridge * np.eye(matrix.shape[0])
-            return np.asarray(np.linalg.cholesky(shifted), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            ridge *= 100.0
-
-
-@dataclass
-class BatchSolution:
-    """Solutions of a batch, scaled: u = lam v, P = lam sum_a t_a q_a q_a'."""
-
-    v: Array  # (C, k)
-    roots: Array  # (C, k): t_a in falling order, zero where there is none
-    vectors: Array  # (C, k, rank): q_a as rows, in the eigenbasis
-    shifts: Array  # (C, k): estimated errors of the roots
-    gap: Array  # (C,) estimated relative duality gap
-    violation: Array  # (C,)
-    n_iter: NDArray[np.int64]  # (C,) eigendecompositions of reduced problems
-
-
-def solve_batch(
-    Z: Array,
-    L: Array,
-    real: Mask,
-    inv_lam: float,
-    v: Array,
-    t: Array,
-    *,
-    tol: float,
-    max_iter: int,
-    n_easings: int,
-) -> BatchSolution:
-    """Solve the scaled dual of every class of a batch.
-
-    Parameters
-    ----------
-    Z : ndarray of shape (n_classes, k, rank)
-        Own samples in the eigenbasis of the scatter; zero rows where padded.
-    L : ndarray of shape (rank,)
-        Eigenvalues of the scatter, ascending.
-    real : boolean ndarray of shape (n_classes, k)
-        False at padded samples.
-    inv_lam : float
-        1 / lam.
-    v : ndarray of shape (n_classes, k)
-        Start: from every sample alone, or from a neighbouring lambda.
-    t : ndarray of shape (n_classes,)
-        Estimate of the largest root that goes with it.
-    tol : float
-        Relative duality gap asked for.
-    max_iter : int
-        Newton iterations allowed at each level.
-    n_easings : int
-        How many powers of ten below lambda to start from where it is hard.
-
-    Returns
-    -------
-    BatchSolution
-        The solutions, with an estimate of the gap reached.
-    """
-    n_classes, k, rank = Z.shape
-    out = BatchSolution(
-        v=np.zeros_like(v),
-        roots=np.zeros((n_classes, k)),
-        vectors=np.empty((n_classes, k, rank)),
-        shifts=np.zeros((n_classes, k)),
-        gap=np.full(n_classes, np.inf),
-        violation=np.full(n_classes, np.inf),
-        n_iter=np.zeros(n_classes, dtype=np.int64),
-    )
-    batch = _Batch(Z, L, real, inv_lam, tol, max_iter, n_easings, np.array(v), out)
-    if 4 * k >= 0.9 * rank:
-        batch.solve_densely()
-    else:
-        batch.solve_by_levels(t)
-    return out
 
 
 @dataclass
 class _Batch:
-    """The batch being solved; methods write their results to `out`."""
+    """The batch being solved; methods write their results to `out`.
+
+    The argument `rows` of the methods says which classes of the batch their arrays
+    belong to.
+    """
 
     Z: Array
     L: Array
@@ -303,61 +337,16 @@ class _Batch:
     inv_lam: float
     tol: float
     max_iter: int
-    n_easings: int
+    continuation_decades: int
     v: Array  # the present iterate; `out` keeps the best
     out: BatchSolution
 
-    def newton(
-        self,
-        rows: Index,
-        A: Array,
-        B: Array,
-        tol: float,
-        *,
-        max_iter: int | None = None,
-        easing: float = 1.0,
-    ) -> ReducedSolution:
-        """Newton from the present v of the classes `rows`, for lam / easing."""
-        found = minimise(
-            A,
-            B,
-            self.v[rows],
-            self.inv_lam * easing,
-            self.real[rows],
-            tol=tol,
-            max_evaluations=max_iter or self.max_iter,
-        )
-        self.v[rows] = found.v
-        self.out.n_iter[rows] += found.n_evaluations
-        return found
-
-    def newton_with_continuation(
-        self, rows: Index, A: Array, B: Array, tol: float
-    ) -> ReducedSolution:
-        """As :meth:`newton`; a hard (large) lambda is approached from smaller ones."""
-        found = self.newton(rows, A, B, tol, max_iter=_EASY_ITERATIONS)
-        limit = tol
-        for steps_a_decade in _CONTINUATION_STEPS:
-            hard = np.flatnonzero(found.violation > limit)
-            if hard.size == 0:
-                break
-            limit = max(tol, _ROUNDING_VIOLATION)
-            A_hard, B_hard = A[hard], B[hard]
-            for step in range(self.n_easings * steps_a_decade, 0, -1):
-                easing = 10.0 ** (step / steps_a_decade)
-                self.newton(rows[hard], A_hard, B_hard, _COARSE_TOL, easing=easing)
-            again = self.newton(rows[hard], A_hard, B_hard, tol)
-            better = np.flatnonzero(again.violation < found.violation[hard])
-            _put(found, hard[better], _take(again, better))
-            self.v[rows] = found.v
-        return found
-
-    def solve_densely(self) -> None:
-        """Where the bases would fill the space anyway: no reduction at all."""
+    def solve_dense(self) -> None:
+        """Solve without a reduction, where a basis would fill the space anyway."""
         n_classes, k, rank = self.Z.shape
         A = np.broadcast_to(np.diag(self.L), (n_classes, rank, rank))
         final = self.newton_with_continuation(
-            np.arange(n_classes), A, self.Z, 0.1 * self.tol
+            np.arange(n_classes), A, self.Z, _FINAL_TOL * self.tol
         )
         n_low = min(k, rank)
         self.out.v[:], self.out.violation[:] = final.v, final.violation
@@ -365,56 +354,49 @@ class _Batch:
         self.out.roots[:, :n_low] = np.maximum(-final.eigenvalues[:, :n_low], 0.0)
         self.out.vectors[:, :n_low] = final.vectors[:, :, :n_low].transpose(0, 2, 1)
 
-    def solve_by_levels(self, t: Array) -> None:
-        """The cascade, from an estimate t of each class's largest root."""
+    def solve_by_levels(self, start_root: Array) -> None:
+        """Solve in growing bases, from an estimate of each class's largest root."""
         n_classes, k, _ = self.Z.shape
-        everyone = np.arange(n_classes)
-        basis = RationalBasis(self.Z, self.L, 4 * k)
-        basis.add_block(_FIRST_SHIFT * t)
+        all_rows = np.arange(n_classes)
+        basis = RationalBasis(self.Z, self.L, _MAX_BASIS_RATIO * k)
+        basis.add_block(_FIRST_SHIFT * start_root)
         if k <= _SMALL_CLASS:
-            # So small that the first level would cost as much as the second.
-            self.add_blocks(basis, t, (_SMALL_CLASS_SHIFT,))
+            self.add_blocks(basis, start_root, (_SMALL_CLASS_SHIFT,))
         problem = basis.reduced()
-        found = self.newton_with_continuation(everyone, *problem[:2], _COARSE_TOL)
+        found = self.newton_with_continuation(all_rows, *problem[:2], _COARSE_TOL)
         lowest = found.eigenvalues[:, 0]
-        t1 = np.where(lowest < 0.0, -lowest, t)
+        largest_root = np.where(lowest < 0.0, -lowest, start_root)
         if k <= _SMALL_CLASS:
-            self.last_level(everyone, basis, problem, found, t1)
+            self.solve_last_level(all_rows, basis, problem, found, largest_root)
             return
-        lone = (found.eigenvalues < _LONE_ROOT * t1[:, None]).sum(axis=1) == 1
-        narrow = lone | (t1 > self.L[-1])
-        for group, shifts in ((narrow, (_NARROW_SHIFT,)), (~narrow, _SPREAD_SHIFTS)):
+        below = found.eigenvalues < _SINGLE_ROOT_RATIO * largest_root[:, None]
+        clustered = (below.sum(axis=1) == 1) | (largest_root > self.L[-1])
+        groups = ((clustered, _CLUSTERED_SHIFTS), (~clustered, _SPREAD_SHIFTS))
+        for group, shifts in groups:
             rows = np.flatnonzero(group)
             if rows.size == 0:
                 continue
-            part = basis if rows.size == n_classes else basis.select(rows, 4 * k)
-            self.add_blocks(part, t1[rows], shifts)
+            part = basis
+            if rows.size < n_classes:
+                part = basis.select(rows, _MAX_BASIS_RATIO * k)
+            self.add_blocks(part, largest_root[rows], shifts)
             problem = part.reduced()
             found = self.newton(rows, *problem[:2], _COARSE_TOL)
-            self.last_level(rows, part, problem, found, t1[rows])
+            self.solve_last_level(rows, part, problem, found, largest_root[rows])
 
-    def add_blocks(
-        self, basis: RationalBasis, t1: Array, factors: tuple[float, ...]
-    ) -> None:
-        """Blocks at the given multiples of the largest root."""
-        for factor in factors:
-            # Far above the spectrum all shifts give nearly parallel vectors.
-            shift = np.minimum(factor * t1, 0.5 * self.L[-1])
-            basis.add_block(basis.clear_of_blocks(shift))
-
-    def last_level(
+    def solve_last_level(
         self,
         rows: Index,
         basis: RationalBasis,
         problem: tuple[Array, Array, Array],
         found: ReducedSolution,
-        t1: Array,
+        largest_root: Array,
     ) -> None:
         """Refined vectors for each candidate root, then the full accuracy."""
         k = self.Z.shape[1]
         low = found.eigenvalues[:, :k]
-        n_candidates = (low < _CANDIDATE * t1[:, None]).sum(axis=1)
-        n_candidates[t1 < _FAR_BELOW_SPECTRUM * self.L[0]] = 0
+        n_candidates = (low < _CANDIDATE_RATIO * largest_root[:, None]).sum(axis=1)
+        n_candidates[largest_root < _FAR_BELOW_SPECTRUM * self.L[0]] = 0
         # Few distinct sizes, by each class's own need: none, one, half or all.
         half = (k + 1) // 2
         size = np.where(n_candidates > half, k, half)
@@ -425,53 +407,73 @@ class _Batch:
                 part, own, at, A, B, T = basis, rows, found, *problem
             else:
                 part = basis.select(here, basis.size + n_refined)
-                own, at = rows[here], _take(found, here)
+                own, at = rows[here], found.take(here)
                 A, B, T = (array[here] for array in problem)
             if n_refined:
                 vectors = at.vectors[:, :, :n_refined]
-                self.refine(part, at, B @ vectors, t1[here])
+                self.add_refined_vectors(part, at, B @ vectors, largest_root[here])
                 A, B, T = part.reduced()
-            final = self.newton(own, A, B, 0.1 * self.tol)
+            final = self.newton(own, A, B, _FINAL_TOL * self.tol)
             vectors = final.vectors[:, :, :k]
             responses = B @ vectors
             vectors = part.lift(T @ vectors)
-            failed, worst = self.judge(own, part.Z, final, vectors, responses, t1[here])
-            again = np.flatnonzero(failed)
+            accepted, worst_root = self.accept(
+                own, part.Z, final, vectors, responses, largest_root[here]
+            )
+            again = np.flatnonzero(~accepted)
             if again.size:
-                self.insist(
+                self.enlarge_basis(
                     own[again],
-                    part.select(again, part.size + _MAX_PASSES * 2 * k),
-                    _take(final, again),
+                    part.select(again, part.size + _MAX_ENLARGEMENTS * 2 * k),
+                    final.take(again),
                     responses[again],
-                    t1[here[again]],
-                    worst[again],
+                    largest_root[here[again]],
+                    worst_root[again],
                 )
 
-    def refine(
-        self, basis: RationalBasis, at: ReducedSolution, responses: Array, t1: Array
+    def enlarge_basis(
+        self,
+        rows: Index,
+        basis: RationalBasis,
+        final: ReducedSolution,
+        responses: Array,
+        largest_root: Array,
+        worst_root: Array,
     ) -> None:
-        """Append (L + t_a)^-1 Z' D Z q_a for the lowest Ritz pairs (-t_a, q_a).
+        """Add blocks near the worst root until the classes are accepted."""
+        k = self.Z.shape[1]
+        for _ in range(_MAX_ENLARGEMENTS):
+            basis.add_block(basis.shift_near(worst_root, largest_root))
+            self.add_refined_vectors(basis, final, responses, largest_root)
+            A, B, Q = basis.reduced_by_qr()
+            final = self.newton(rows, A, B, _FINAL_TOL * self.tol)
+            vectors = final.vectors[:, :, :k]
+            responses = B @ vectors
+            vectors = vectors.transpose(0, 2, 1) @ Q
+            accepted, worst_root = self.accept(
+                rows, basis.Z, final, vectors, responses, largest_root
+            )
+            again = np.flatnonzero(~accepted)
+            if again.size == 0:
+                return
+            rows, largest_root = rows[again], largest_root[again]
+            worst_root = worst_root[again]
+            responses, final = responses[again], final.take(again)
+            basis = basis.select(again, basis.capacity)
 
-        The columns of `responses` are Z q_a.
-        """
-        n_refined = responses.shape[2]
-        roots = np.maximum(
-            -at.eigenvalues[:, :n_refined], _SMALLEST_SHIFT * t1[:, None]
-        )
-        basis.add_vectors((1.0 + at.v)[:, :, None] * responses, roots)
-
-    def judge(
+    def accept(
         self,
         rows: Index,
         Z: Array,
         final: ReducedSolution,
         vectors: Array,
         responses: Array,
-        t1: Array,
+        largest_root: Array,
     ) -> tuple[Mask, Array]:
-        """Residual test in the full space; keeps what is better than before.
+        """Test residuals in the full space; keep what is better than before.
 
-        Tells which classes fail, and near which root each needs more vectors.
+        Returns which classes are accepted, and near which root each class needs
+        more vectors most.
 
         The residual R_a = M q_a + t_a q_a shifts the root t_a by about
         e_a = R_a' (L + t_a)^-1 R_a, also for roots that the basis sees as
@@ -485,73 +487,131 @@ class _Batch:
         norms = (vectors * vectors).sum(axis=2)
         residual -= vectors * weights
         residual *= residual
-        floor = np.maximum(t, _SMALLEST_SHIFT * t1[:, None])
+        floor = np.maximum(t, _MIN_REFINED_SHIFT * largest_root[:, None])
         np.add(self.L, floor[:, :, None], out=weights)
         residual /= weights
-        shift = residual.sum(axis=2)
+        root_shift = residual.sum(axis=2)
         # A class has no more roots than samples, padded ones not counted.
-        shift[np.arange(k) >= self.real[rows].sum(axis=1)[:, None]] = 0.0
-        worst = floor[np.arange(rows.size), shift.argmax(axis=1)]
+        root_shift[np.arange(k) >= self.real[rows].sum(axis=1)[:, None]] = 0.0
+        worst_root = floor[np.arange(rows.size), root_shift.argmax(axis=1)]
         roots = np.maximum(t, 0.0)
-        change = np.maximum(t + shift, 0.0) ** 2 - roots**2
+        change = np.maximum(t + root_shift, 0.0) ** 2 - roots**2
         value = self.inv_lam * v.sum(axis=1) - 0.5 * (roots * roots).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             gap = np.where(value > 0.0, 0.5 * change.sum(axis=1) / value, np.inf)
-        drift = np.where(roots > 0.0, np.abs(norms - 1.0), 0.0).max(axis=1)
+        norm_error = np.where(roots > 0.0, np.abs(norms - 1.0), 0.0).max(axis=1)
         # Vectors that are not orthonormal make the roots meaningless.
-        gap = np.where(drift > _NORM_TOLERANCE, np.inf, gap)
-        badness = np.maximum(gap, final.violation)
-        better = badness < np.maximum(out.gap[rows], out.violation[rows])
+        gap = np.where(norm_error > _NORM_TOLERANCE, np.inf, gap)
+        error = np.maximum(gap, final.violation)
+        better = error < np.maximum(out.gap[rows], out.violation[rows])
         better |= ~np.isfinite(out.violation[rows])
         if better.all() and rows.size == out.gap.size:
-            out.v, out.roots, out.vectors, out.shifts = v, roots, vectors, shift
+            out.v, out.roots = v, roots
+            out.vectors, out.root_shifts = vectors, root_shift
             out.gap, out.violation = gap, final.violation
         else:
-            keep = rows[better]
-            out.v[keep], out.roots[keep] = v[better], roots[better]
-            out.vectors[keep], out.shifts[keep] = vectors[better], shift[better]
-            out.gap[keep], out.violation[keep] = gap[better], final.violation[better]
+            kept = rows[better]
+            out.v[kept], out.roots[kept] = v[better], roots[better]
+            out.vectors[kept] = vectors[better]
+            out.root_shifts[kept] = root_shift[better]
+            out.gap[kept], out.violation[kept] = gap[better], final.violation[better]
         failed = (gap > _ACCEPTED_GAP * self.tol) | (final.violation > self.tol)
-        return failed, worst
+        return ~failed, worst_root
 
-    def insist(
+    def newton(
         self,
         rows: Index,
-        basis: RationalBasis,
-        final: ReducedSolution,
-        responses: Array,
-        t1: Array,
-        worst: Array,
+        A: Array,
+        B: Array,
+        tol: float,
+        *,
+        max_iter: int | None = None,
+        reduction: float = 1.0,
+    ) -> ReducedSolution:
+        """Newton's method from the present v of the classes, for lam / reduction."""
+        found = minimise(
+            A,
+            B,
+            self.v[rows],
+            self.inv_lam * reduction,
+            self.real[rows],
+            tol=tol,
+            max_evaluations=max_iter or self.max_iter,
+        )
+        self.v[rows] = found.v
+        self.out.n_iter[rows] += found.n_evaluations
+        return found
+
+    def newton_with_continuation(
+        self, rows: Index, A: Array, B: Array, tol: float
+    ) -> ReducedSolution:
+        """As :meth:`newton`; a hard (large) lambda is approached from smaller ones."""
+        found = self.newton(rows, A, B, tol, max_iter=_DIRECT_ITERATIONS)
+        limit = tol
+        for steps_per_decade in _CONTINUATION_STEPS:
+            hard = np.flatnonzero(found.violation > limit)
+            if hard.size == 0:
+                break
+            limit = max(tol, _ROUNDING_VIOLATION)
+            A_hard, B_hard = A[hard], B[hard]
+            for step in range(self.continuation_decades * steps_per_decade, 0, -1):
+                reduction = 10.0 ** (step / steps_per_decade)
+                self.newton(
+                    rows[hard], A_hard, B_hard, _COARSE_TOL, reduction=reduction
+                )
+            again = self.newton(rows[hard], A_hard, B_hard, tol)
+            better = np.flatnonzero(again.violation < found.violation[hard])
+            found.put(hard[better], again.take(better))
+            self.v[rows] = found.v
+        return found
+
+    def add_blocks(
+        self, basis: RationalBasis, largest_root: Array, factors: tuple[float, ...]
     ) -> None:
-        """More blocks where the worst root needs them, until the test is passed."""
-        k = self.Z.shape[1]
-        for _ in range(_MAX_PASSES):
-            basis.add_block(basis.shift_near(worst, t1))
-            self.refine(basis, final, responses, t1)
-            A, B, Q = basis.reduced_by_qr()
-            final = self.newton(rows, A, B, 0.1 * self.tol)
-            vectors = final.vectors[:, :, :k]
-            responses = B @ vectors
-            vectors = vectors.transpose(0, 2, 1) @ Q
-            failed, worst = self.judge(rows, basis.Z, final, vectors, responses, t1)
-            again = np.flatnonzero(failed)
-            if again.size == 0:
-                return
-            rows, t1, worst = rows[again], t1[again], worst[again]
-            responses, final = responses[again], _take(final, again)
-            basis = basis.select(again, basis.capacity)
+        """Add blocks at the given multiples of the largest root."""
+        for factor in factors:
+            shift = np.minimum(factor * largest_root, _MAX_SHIFT_RATIO * self.L[-1])
+            basis.add_block(basis.clear_of_blocks(shift))
+
+    def add_refined_vectors(
+        self,
+        basis: RationalBasis,
+        at: ReducedSolution,
+        responses: Array,
+        largest_root: Array,
+    ) -> None:
+        """Add (L + t_a)^-1 Z' D Z q_a for the lowest Ritz pairs (-t_a, q_a).
+
+        The columns of `responses` are Z q_a.
+        """
+        n_refined = responses.shape[2]
+        roots = np.maximum(
+            -at.eigenvalues[:, :n_refined], _MIN_REFINED_SHIFT * largest_root[:, None]
+        )
+        basis.add_vectors((1.0 + at.v)[:, :, None] * responses, roots)
 
 
-def _take(found: ReducedSolution, rows: Index) -> ReducedSolution:
-    return ReducedSolution(
-        found.v[rows],
-        found.eigenvalues[rows],
-        found.vectors[rows],
-        found.violation[rows],
-        found.n_evaluations[rows],
-    )
+def _inverse_cholesky(gram: Array) -> Array:
+    """Inverse lower Cholesky factors of unit-diagonal Gram matrices.
+
+    The ridge grows for a class whose matrix is numerically indefinite. It grows
+    class by class, so that no class's result depends on the others.
+    """
+    n = gram.shape[1]
+    identity = np.eye(n)
+    try:
+        factor = np.linalg.cholesky(gram + _GRAM_RIDGE * identity)
+    except np.linalg.LinAlgError:
+        factor = np.stack([_ridged_cholesky(matrix) for matrix in gram])
+    return np.asarray(np.linalg.inv(factor), dtype=np.float64)
 
 
-def _put(found: ReducedSolution, rows: Index, part: ReducedSolution) -> None:
-    found.v[rows], found.violation[rows] = part.v, part.violation
-    found.eigenvalues[rows], found.vectors[rows] = part.eigenvalues, part.vectors
+def _ridged_cholesky(matrix: Array) -> Array:
+    """Lower Cholesky factor with the smallest ridge that makes it possible."""
+    ridge = _GRAM_RIDGE
+    while True:
+        try:
+            shifted = matrix + ridge * np.eye(matrix.shape[0])
+            return np.asarray(np.linalg.cholesky(shifted), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            ridge *= _RIDGE_GROWTH

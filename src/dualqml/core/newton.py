@@ -18,13 +18,17 @@ from dualqml._typing import Array, Index
 from dualqml.core.class_chunks import ClassChunk, class_chunks
 from dualqml.core.initial_point import single_sample_table
 from dualqml.core.krylov_solver import BatchSolution, solve_batch
-from dualqml.core.problem import QMLSolution
+from dualqml.core.problem import FACTOR_TOLERANCE, QMLSolution
 from dualqml.core.spectrum import ScatterSpectrum
 
-#: Bytes of own samples a chunk holds; its temporaries are about ten times that.
+#: Bytes of own samples that a chunk holds; its temporaries take about ten times that.
 CHUNK_BYTES = 4_000_000
-#: Roots below this fraction of a class's largest are not kept as factors.
-_ROOT_TOLERANCE = 1e-12
+#: A warm start changes the last solution by no more than this factor.
+_MAX_GROWTH = 1e3
+#: Lambda, as a power of ten and on rows of unit norm, at which Newton's method needs no
+#: continuation as a rule. Continuation starts there, and at least this many powers of
+#: ten below the lambda asked for.
+_EASY_LAM_POWER, _MIN_CONTINUATION_DECADES = 2, 4
 
 
 def newton_path(
@@ -41,8 +45,8 @@ def newton_path(
     """Solve problem (5) for every class along a path of lambdas.
 
     The spectrum and the table of single-sample starts are shared, and each
-    solution starts from the one before. Samples that are no more than rounding
-    noise in the spectrum, so small are they beside the others, get no constraint.
+    solution starts from the one before. Samples so much smaller than the others that
+    they are only rounding noise in the spectrum get no constraint.
 
     Parameters
     ----------
@@ -55,12 +59,13 @@ def newton_path(
     tol : float, default=1e-6
         Relative duality gap at which a class is solved.
     max_iter : int, default=50
-        Newton iterations allowed at each level of the cascade.
+        Newton iterations allowed at each level of the solver.
     n_jobs : int, default=1
-        Threads. Cap the threads of the BLAS library to one around the call.
+        Number of threads. Limit the threads of the BLAS library to one during the
+        call.
     chunk_bytes : int, default=4_000_000
-        Size of a chunk of classes; about ten times that is the temporary
-        memory of each thread.
+        Size of a chunk of classes. Each thread needs about ten times as much
+        temporary memory.
     warm_start : bool, default=True
         Start each lambda from the solution of the one before.
 
@@ -71,10 +76,11 @@ def newton_path(
     """
     lams = [float(lam) for lam in lams]
     n_classes, Z = len(members), spectrum.coordinates
-    lost = spectrum.lost
-    if lost.any():
-        members = [own[~lost[own]] for own in members]
-        Z = np.where(lost[:, None], Z[np.flatnonzero(~lost)[0]], Z)
+    unresolved = spectrum.unresolved
+    if unresolved.any():
+        members = [own[~unresolved[own]] for own in members]
+        # The table needs rows that are not zero: use another sample in their place.
+        Z = np.where(unresolved[:, None], Z[np.flatnonzero(~unresolved)[0]], Z)
     table = single_sample_table(
         spectrum.eigenvalues, Z, 1.0 / max(lams), 1.0 / min(lams)
     )
@@ -93,7 +99,7 @@ def newton_path(
             try:
                 done = list((map if n_jobs == 1 else pool.map)(work, chunks, states))
             except BaseException:
-                # Ctrl-C above all: do not begin with the chunks that wait.
+                # Mainly for Ctrl-C: do not start the chunks that still wait.
                 pool.shutdown(cancel_futures=True)
                 raise
             if warm_start:
@@ -104,7 +110,7 @@ def newton_path(
 
 @dataclass(frozen=True)
 class _WarmStart:
-    """A chunk's solution at one lambda beside its single-sample start there."""
+    """A chunk's solution at one lambda, and its single-sample start there."""
 
     v: Array
     root: Array
@@ -122,17 +128,19 @@ def _solve_chunk(
     tol: float,
     max_iter: int,
 ) -> tuple[BatchSolution, _WarmStart]:
+    """Solve the classes of a chunk, and tell where the next lambda may start."""
     real = chunk.real
     Z = chunk.gather(spectrum.coordinates)
     start_v = np.where(real, start[0][chunk.samples], 0.0)
     start_root = np.where(real, start[1][chunk.samples], 0.0).max(axis=1)
     v, root = start_v, start_root
     if state is not None:
+        # Change the last solution as the single-sample problem changes.
         with np.errstate(divide="ignore", invalid="ignore"):
             growth = np.nan_to_num(start_v / state.start_v, nan=1.0)
-        v = state.v * np.clip(growth, 1e-3, 1e3)
+        v = state.v * np.clip(growth, 1.0 / _MAX_GROWTH, _MAX_GROWTH)
         growth = start_root / state.start_root
-        root = state.root * np.clip(growth, 1e-3, 1e3)
+        root = state.root * np.clip(growth, 1.0 / _MAX_GROWTH, _MAX_GROWTH)
     found = solve_batch(
         Z,
         spectrum.eigenvalues,
@@ -142,18 +150,20 @@ def _solve_chunk(
         root,
         tol=tol,
         max_iter=max_iter,
-        n_easings=_n_easings(spectrum, lam),
+        continuation_decades=_continuation_decades(spectrum, lam),
     )
     largest = found.roots[:, 0]
     largest = np.where(largest > 0.0, largest, start_root)
     return found, _WarmStart(found.v, largest, start_v, start_root)
 
 
-def _n_easings(spectrum: ScatterSpectrum, lam: float) -> int:
+def _continuation_decades(spectrum: ScatterSpectrum, lam: float) -> int:
     """Powers of ten from lam down to an easy one, lam = 100 on unit-norm rows."""
     mean_squared_norm = spectrum.eigenvalues.sum() / spectrum.coordinates.shape[0]
+    # The same problem on rows of unit norm has this lambda.
     effective = lam * mean_squared_norm**2
-    return max(4, int(np.ceil(np.log10(max(effective, 1e-300)))) - 2)
+    power = int(np.ceil(np.log10(max(effective, 1e-300))))
+    return max(_MIN_CONTINUATION_DECADES, power - _EASY_LAM_POWER)
 
 
 def _gather(
@@ -164,13 +174,13 @@ def _gather(
     lam: float,
 ) -> QMLSolution:
     """Put the solutions of the chunks into the order of classes and samples."""
-    dual = np.zeros(spectrum.coordinates.shape[0])
+    multipliers = np.zeros(spectrum.coordinates.shape[0])
     ranks = np.zeros(n_classes, dtype=np.int64)
     n_iter = np.zeros(n_classes, dtype=np.int64)
     keep = []
     for chunk, found in zip(chunks, solutions, strict=True):
-        dual[chunk.samples[chunk.real]] = lam * found.v[chunk.real]
-        kept = found.roots > _ROOT_TOLERANCE * found.roots[:, :1]
+        multipliers[chunk.samples[chunk.real]] = lam * found.v[chunk.real]
+        kept = found.roots > FACTOR_TOLERANCE * found.roots[:, :1]
         ranks[chunk.classes] = kept.sum(axis=1)
         n_iter[chunk.classes] = found.n_iter
         keep.append(kept)
@@ -181,5 +191,5 @@ def _gather(
         rows = first[chunk.classes][:, None] + np.cumsum(kept, axis=1) - 1
         scale = np.sqrt(lam * found.roots[kept])
         factors[rows[kept]] = scale[:, None] * found.vectors[kept]
-        root_shifts[rows[kept]] = found.shifts[kept]
-    return QMLSolution(lam, factors, ranks, dual, n_iter, root_shifts)
+        root_shifts[rows[kept]] = found.root_shifts[kept]
+    return QMLSolution(lam, factors, ranks, multipliers, n_iter, root_shifts)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The quadratic matrix learning problem of one class, as the paper states it.
 
-And :class:`QMLSolution`, what every solver of it returns for all classes.
+Also :class:`QMLSolution`, which every solver returns for all classes together.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualqml._typing import Array
+
+#: Eigenvalues of P_c at or below this fraction of its largest are rounding noise: they
+#: do not become rows of its factor.
+FACTOR_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class QMLSolution:
+    """Quadratic matrices of all classes for one lambda.
+
+    P_c is kept as a factor. So it is positive semidefinite by construction, and
+    nothing of size n_features x n_features is stored.
+
+    Attributes
+    ----------
+    lam : float
+        The regularisation parameter.
+    factors : ndarray of shape (sum of ranks, rank of the spectrum)
+        Rows f with ``P_c = sum f f'`` over the rows of class c, class after
+        class, in the eigenbasis of the scatter
+        (:meth:`~dualqml.core.ScatterSpectrum.back_project` maps them to the space
+        of the samples).
+    ranks : ndarray of shape (n_classes,)
+        How many rows belong to each class.
+    multipliers : ndarray of shape (n_samples,)
+        The variables u of the dual (12), in the order of the samples.
+    n_iter : ndarray of shape (n_classes,)
+        Iterations that each class took, in the solver's own unit.
+    root_shifts : ndarray of shape (sum of ranks,), optional
+        For each row f an estimate of how much larger than |f|^2 / lam the
+        eigenvalue of ``sum v_i x_i x_i' - O_c`` is that f belongs to, v = u / lam.
+        It saves the certificate work.
+    """
+
+    lam: float
+    factors: Array
+    ranks: NDArray[np.int64]
+    multipliers: Array
+    n_iter: NDArray[np.int64]
+    root_shifts: Array | None = None
+
+    @property
+    def first_rows(self) -> NDArray[np.int64]:
+        """Index of each class's first row in `factors`, then the number of rows."""
+        return np.concatenate([[0], np.cumsum(self.ranks)])
 
 
 def extra_class_scatter(X_extra: Array) -> Array:
@@ -43,7 +88,7 @@ def objective(P: Array, O: Array, lam: float) -> float:
     Returns
     -------
     float
-        What is to be minimised.
+        The value to be minimised.
     """
     return float(0.5 * np.sum(P * P) + lam * np.sum(P * O))
 
@@ -51,7 +96,7 @@ def objective(P: Array, O: Array, lam: float) -> float:
 def responses(P: Array, X: Array) -> Array:
     """The quadratic projections x'Px of (4), one for each row of X.
 
-    Constraint of (5): at least one for every sample of the class.
+    The constraint of (5) is that they are at least 1 for every sample of the class.
 
     Parameters
     ----------
@@ -101,7 +146,7 @@ def split_parts(A: Array) -> tuple[Array, Array]:
     Returns
     -------
     positive, negative : ndarray of shape (n, n)
-        The parts of the positive and of the negative eigenvalues.
+        The parts that belong to the positive and to the negative eigenvalues.
     """
     w, Q = np.linalg.eigh(A)
     positive = (Q * np.maximum(w, 0.0)) @ Q.T
@@ -130,7 +175,7 @@ def dual_value_and_gradient(
     value : float
         A lower bound of the optimum of (5) for every u >= 0.
     gradient : ndarray of shape (n_own,)
-        Its gradient; ``1 - x_i'Px_i`` at the P recovered from u.
+        Its gradient: ``1 - x_i'Px_i`` for the P recovered from u.
 
     Examples
     --------
@@ -151,8 +196,8 @@ def dual_value_and_gradient(
 def recover(u: Array, X_own: Array, O: Array, lam: float) -> Array:
     """P from the multipliers: (7) with K of (11).
 
-    ``K = (lam O - sum u I)_+`` and ``P = K - lam O + sum u I``, that is minus
-    the negative part of the same matrix.
+    ``K = (lam O - sum u I)_+`` and ``P = K - lam O + sum u I``, so P is minus the
+    negative part of the same matrix.
 
     Parameters
     ----------
@@ -168,46 +213,6 @@ def recover(u: Array, X_own: Array, O: Array, lam: float) -> Array:
     Returns
     -------
     ndarray of shape (n_features, n_features)
-        The positive semidefinite matrix P; optimal if u is.
+        The positive semidefinite matrix P; optimal if u is optimal.
     """
     return -split_parts(dual_matrix(u, X_own, O, lam))[1]
-
-
-@dataclass(frozen=True)
-class QMLSolution:
-    """Quadratic matrices of all classes for one lambda.
-
-    P_c is kept as a factor, so it is positive semidefinite by construction and
-    nothing of size n_features x n_features is stored.
-
-    Attributes
-    ----------
-    lam : float
-        The regularisation parameter.
-    factors : ndarray of shape (sum of ranks, rank of the spectrum)
-        Rows f with ``P_c = sum f f'`` over the rows of class c, class after
-        class, in the eigenbasis of the scatter
-        (:meth:`~dualqml.core.ScatterSpectrum.back_project` leads back).
-    ranks : ndarray of shape (n_classes,)
-        How many rows belong to each class.
-    dual : ndarray of shape (n_samples,)
-        The multipliers u of (12), in the order of the samples.
-    n_iter : ndarray of shape (n_classes,)
-        Iterations that each class took, in the solver's own unit.
-    root_shifts : ndarray of shape (sum of ranks,), optional
-        For each row f, by about how much more than |f|^2 / lam the eigenvalue of
-        ``sum v_i x_i x_i' - O_c`` is that it stands for. An estimate that saves the
-        certificate work.
-    """
-
-    lam: float
-    factors: Array
-    ranks: NDArray[np.int64]
-    dual: Array
-    n_iter: NDArray[np.int64]
-    root_shifts: Array | None = None
-
-    @property
-    def first_rows(self) -> NDArray[np.int64]:
-        """Index of each class's first row in `factors`, and the end."""
-        return np.concatenate([[0], np.cumsum(self.ranks)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One door to the three solvers, and solutions with a certificate."""
+"""One entry point for the three solvers, and solutions with a certificate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,16 +24,16 @@ from dualqml.core.spectrum import ScatterSpectrum, sample_spectrum, scatter_spec
 
 Solver = Literal["newton", "lbfgs", "sdp"]
 
-#: Iterations a class may take when the caller does not say: per level of the
-#: cascade, of L-BFGS-B, of the conic solver.
+#: Iterations allowed for a class if the caller gives no number: of Newton's method at
+#: each level of the solver, of L-BFGS-B, of the conic solver.
 DEFAULT_MAX_ITER = {"newton": 50, "lbfgs": 200, "sdp": 10_000}
 
-#: From this many classes on that the certificate rejects, it is first tried again by
-#: singular values: as much work as solving one of them alone.
-_MANY_REJECTED = 4
-#: Classes are solved alone while their decompositions take no more operations than
-#: this together, a minute or so.
-_MAX_OPERATIONS = 2e12
+#: If the certificate rejects at least this many classes, they are first certified again
+#: by singular values, which is as much work as solving one class alone.
+_MIN_REJECTED_FOR_SVD = 4
+#: Rejected classes are solved one by one as long as all their decompositions take no
+#: more floating-point operations than this, about a minute.
+_MAX_SINGLE_CLASS_OPERATIONS = 2e12
 
 
 def solve(
@@ -60,20 +60,20 @@ def solve(
     solver : {"newton", "lbfgs", "sdp"}, default="newton"
         - "newton": all classes at once, exact and fast.
         - "lbfgs": the paper's Algorithm 1, a slow reference.
-        - "sdp": a general conic solver through CVXPY, an independent oracle
-          for small problems.
+        - "sdp": a general conic solver through CVXPY, an independent check
+          of small problems.
     tol : float, default=1e-6
         Relative duality gap and constraint violation asked for.
     max_iter : int, optional
-        Iterations a class may take, in the solver's own unit.
+        Iterations allowed for a class; what counts as one depends on the solver.
     n_jobs : int, default=1
-        Threads of the newton solver. Cap the threads of the BLAS library to
-        one around the call.
+        Threads of the newton solver. Limit the threads of the BLAS library to
+        one during the call.
 
     Returns
     -------
     QMLSolution
-        The quadratic matrices as factors, and the dual variables.
+        The quadratic matrices as factors, and the multipliers.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def solve(
 
 @dataclass(frozen=True)
 class CertifiedSolution:
-    """Quadratic matrices of all classes in the space of the samples, and proof.
+    """Quadratic matrices of all classes in the space of the samples, certified.
 
     Attributes
     ----------
@@ -107,23 +107,23 @@ class CertifiedSolution:
         class.
     ranks : ndarray of shape (n_classes,)
         How many rows belong to each class.
-    dual : ndarray of shape (n_samples,)
-        The multipliers u of (12), in the order of the samples.
+    multipliers : ndarray of shape (n_samples,)
+        The variables u of the dual (12), in the order of the samples.
     n_iter : ndarray of shape (n_classes,)
-        Iterations that each class took, in the solver's own unit.
+        Iterations that each class took; what counts as one depends on the solver.
     certificate : Certificate
         How good the solution is, class by class.
-    unbounded : boolean ndarray of shape (n_classes,)
-        Classes that are as good as asked for by what was computed, but not with
-        all that rounding may have done to it.
+    rounding_limited : boolean ndarray of shape (n_classes,)
+        Classes that are not proven to be as good as asked for, only because of the
+        bounds on rounding errors: the computed numbers are good enough.
     """
 
     components: Array
     ranks: NDArray[np.int64]
-    dual: Array
+    multipliers: Array
     n_iter: NDArray[np.int64]
     certificate: Certificate
-    unbounded: Mask
+    rounding_limited: Mask
 
 
 def solve_certified(
@@ -138,15 +138,15 @@ def solve_certified(
 ) -> CertifiedSolution:
     """Solve problem (5) for every class and prove how good the solutions are.
 
-    All classes at once first. With solver "newton", those that the certificate
-    does not accept, for what rounding may have done or because they were not
-    solved, are certified again by singular values of the samples, and then solved
-    one by one where that does not suffice.
+    First all classes are solved at once. The certificate may reject some, because
+    of rounding errors or because they are not solved. With solver "newton" these are
+    certified again by singular values of the samples, and solved one by one if that
+    is not enough.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        All samples of all classes, one a row, none of them zero.
+        All samples of all classes, one row per sample, none of them zero.
     members : sequence of ndarray
         For each class, the indices of its samples.
     lam : float
@@ -156,14 +156,14 @@ def solve_certified(
     tol : float, default=1e-6
         Relative duality gap and constraint violation asked for.
     max_iter : int, optional
-        Iterations a class may take, in the solver's own unit.
+        Iterations allowed for a class; what counts as one depends on the solver.
     n_jobs : int, default=1
         Threads of the newton solver.
 
     Returns
     -------
     CertifiedSolution
-        Factors and multipliers as they are to be stored, and their certificate.
+        Factors and multipliers, and their certificate.
 
     Examples
     --------
@@ -174,8 +174,8 @@ def solve_certified(
     >>> bool((found.certificate.gap < 1e-6).all())
     True
     """
-    # Rows of length one or so: samples s times as long are the same problem with
-    # lam s^4, P / s^2 and u / s^4, exactly so for powers of two.
+    # Scale the rows to a norm of about one. Samples s times as long are the same
+    # problem with lam s^4, P / s^2 and u / s^4. For powers of two this is exact.
     mean_square = float(np.einsum("ij,ij->", X, X)) / X.shape[0]
     scale = float(2.0 ** np.round(0.5 * np.log2(mean_square)))
     lam = lam * scale**4
@@ -194,30 +194,32 @@ def solve_certified(
     )
     components = spectrum.back_project(shared.factors)
     certificate = certify(spectrum, members, shared, components=components, tol=tol)
-    ranks, dual, n_iter = shared.ranks, shared.dual, shared.n_iter
-    unbounded = np.zeros(len(members), dtype=bool)
+    ranks, multipliers, n_iter = shared.ranks, shared.multipliers, shared.n_iter
+    rounding_limited = np.zeros(len(members), dtype=bool)
     if not (certificate.worst <= tol).all():
-        found = _Found(X, members, lam, shared, components, certificate)
+        found = _ImprovableSolution(X, members, lam, shared, components, certificate)
         if solver == "newton":
-            if found.rejected(tol).size >= _MANY_REJECTED:
+            if found.rejected(tol).size >= _MIN_REJECTED_FOR_SVD:
                 found.certify_by_singular_values(tol)
-            found.solve_alone(tol, max_iter)
-        certificate, unbounded = found.certificate, found.unbounded(tol)
+            found.solve_one_by_one(tol, max_iter)
+        certificate, rounding_limited = found.certificate, found.rounding_limited(tol)
         components = np.concatenate(found.blocks)
         ranks = np.array([block.shape[0] for block in found.blocks])
-        dual, n_iter = found.dual, found.n_iter
+        multipliers, n_iter = found.multipliers, found.n_iter
     if scale != 1.0:
-        components, dual = components / scale, dual / scale**4
+        components, multipliers = components / scale, multipliers / scale**4
         certificate = replace(
             certificate,
             primal=certificate.primal / scale**4,
             dual=certificate.dual / scale**4,
         )
-    return CertifiedSolution(components, ranks, dual, n_iter, certificate, unbounded)
+    return CertifiedSolution(
+        components, ranks, multipliers, n_iter, certificate, rounding_limited
+    )
 
 
-class _Found:
-    """What was found of every class so far, and how it can be made better."""
+class _ImprovableSolution:
+    """The best solution of every class so far, and ways to improve it."""
 
     def __init__(
         self,
@@ -230,16 +232,18 @@ class _Found:
     ) -> None:
         self.X, self.members, self.lam = X, members, lam
         self.blocks = np.split(components, shared.first_rows[1:-1])
-        self.dual, self.n_iter = shared.dual.copy(), shared.n_iter.copy()
+        self.multipliers = shared.multipliers.copy()
+        self.n_iter = shared.n_iter.copy()
         self.certificate = certificate
-        self.alone: dict[int, OtherSamples] = {}
+        # Spectra of the classes whose present solution was found one by one.
+        self.other_samples: dict[int, OtherSamples] = {}
 
     def rejected(self, tol: float) -> Index:
         """Classes that are not proven to be as good as asked for."""
         return np.flatnonzero(~(self.certificate.worst <= tol))
 
     def certify_by_singular_values(self, tol: float) -> None:
-        """Certificates of the rejected classes with smaller errors of the spectrum."""
+        """Certify the rejected classes with a spectrum that has smaller errors."""
         rejected = self.rejected(tol)
         part = self.part(rejected, sample_spectrum(self.X))
         again = certify_directly(*part, tol=tol)
@@ -249,28 +253,31 @@ class _Found:
     def part(
         self, classes: Index, spectrum: ScatterSpectrum
     ) -> tuple[ScatterSpectrum, list[Index], QMLSolution, Array]:
-        """What a certificate of some of the classes needs."""
+        """What is needed to certify some of the classes."""
         blocks = [self.blocks[c] for c in classes]
         components = np.concatenate(blocks)
         solution = QMLSolution(
             self.lam,
             spectrum.project(components),
             np.array([block.shape[0] for block in blocks]),
-            self.dual,
+            self.multipliers,
             self.n_iter[classes],
         )
         return spectrum, [self.members[c] for c in classes], solution, components
 
     def keep(self, classes: Index, certificate: Certificate) -> None:
+        """Replace the certificates of some classes."""
         self.certificate = self.certificate.with_part(classes, certificate)
 
-    def solve_alone(self, tol: float, max_iter: int) -> None:
-        """Solve the rejected classes one by one, as many as is reasonable."""
+    def solve_one_by_one(self, tol: float, max_iter: int) -> None:
+        """Solve the rejected classes one by one, within the limit of operations."""
         rejected = self.rejected(tol)
         if rejected.size == 0:
             return
         n_samples, rank = self.X.shape[0], min(self.X.shape)
-        limit = max(1, int(_MAX_OPERATIONS / (20.0 * n_samples * rank * rank)))
+        limit = max(
+            1, int(_MAX_SINGLE_CLASS_OPERATIONS / (20.0 * n_samples * rank * rank))
+        )
         coordinates, basis = span_coordinates(self.X)
         for c in rejected[:limit]:
             own = self.members[c]
@@ -280,29 +287,32 @@ class _Found:
             )
             self.n_iter[c] += found.n_iter
             if found.certificate.worst[0] < self.certificate.worst[c]:
-                self.blocks[c], self.dual[own] = found.components, found.dual
+                self.blocks[c] = found.components
+                self.multipliers[own] = found.multipliers
                 self.keep(np.array([c]), found.certificate)
-                self.alone[int(c)] = others
+                self.other_samples[int(c)] = others
 
-    def unbounded(self, tol: float) -> Mask:
-        """Rejected classes that would not be without the errors of rounding."""
+    def rounding_limited(self, tol: float) -> Mask:
+        """Rejected classes that would be accepted without the bounds on rounding."""
         out = np.zeros(len(self.members), dtype=bool)
         rejected = self.rejected(tol)
-        shared = np.array([c for c in rejected if int(c) not in self.alone], dtype=int)
+        shared = np.array(
+            [c for c in rejected if int(c) not in self.other_samples], dtype=int
+        )
         if shared.size:
             part = self.part(shared, scatter_spectrum(self.X))
             plain = certify(*part[:3], components=part[3], tol=tol, rounding=False)
             out[shared] = plain.worst <= tol
         for c in rejected:
-            if int(c) in self.alone:
+            if int(c) in self.other_samples:
                 own = self.members[c]
                 plain = certify_class(
                     self.X,
                     own,
                     self.lam,
                     self.blocks[c],
-                    self.dual[own],
-                    self.alone[int(c)],
+                    self.multipliers[own],
+                    self.other_samples[int(c)],
                     tol=tol,
                     rounding=False,
                 )

@@ -5,8 +5,8 @@ The matrix whose negative part gives P_c is, by O_c = S - X_c' X_c,
 
     lam O_c - sum_i u_i x_i x_i' = lam S - X_c' diag(u + lam) X_c,
 
-one matrix S = X'X for all classes minus a term of rank n_c. Everything the
-solvers do therefore happens in the eigenbasis of S, where S is diagonal.
+one matrix S = X'X for all classes minus a term of rank n_c. So the solvers work in
+the eigenbasis of S, where S is diagonal.
 """
 
 from dataclasses import dataclass
@@ -15,23 +15,25 @@ import numpy as np
 
 from dualqml._typing import Array, Mask
 
-#: Eigenvalues of the scatter at or below this fraction of the largest are noise.
+#: Eigenvalues of the scatter at or below this fraction of the largest are dropped: its
+#: numerical rank is the number of the others.
 RANK_TOLERANCE = 1e-12
 
-#: Distance between one and the next number; twice the largest rounding error.
+#: Distance from 1 to the next larger floating-point number, which is twice the largest
+#: relative rounding error.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: Rows multiplied at a time when temporaries would otherwise grow with n. A
-#: constant, so that results do not depend on how the caller splits the work.
+#: Rows multiplied at a time, which limits the size of temporaries. A constant, so that
+#: results do not depend on how the caller splits the work.
 _ROW_BLOCK = 2048
 
 
 def decomposition_error(size: int, *, singular_values: bool = False) -> float:
-    """What LAPACK's decompositions leave of a matrix, relative to its norm.
+    """Backward error of LAPACK's decompositions, relative to the norm of the matrix.
 
-    Eigenvalues and singular values are those of a matrix that differs from the given
-    one by a small multiple of the machine's precision. The multiples here are at
-    least twice the largest seen in measurements: 20 to 40 for eigenvectors, growing
+    Computed eigenvalues and singular values are those of a matrix that differs from
+    the given one by a small multiple of the machine precision. The multiples here are
+    at least twice the largest that were measured: 20 to 40 for eigenvectors, growing
     slowly with the size, and 50 for singular values, whose iteration stops there.
 
     Parameters
@@ -60,7 +62,7 @@ def dot_error(length: int) -> float:
     Returns
     -------
     float
-        The bound that holds in whatever order the terms are added.
+        The bound. It holds for every order in which the terms are added.
     """
     return 0.5 * EPSILON * (length + 4)
 
@@ -80,18 +82,18 @@ class ScatterSpectrum:
     squared_norms : ndarray of shape (n_samples,)
         Their squared norms.
     basis : ndarray of shape (n_features, rank) or None
-        Q where it was computed explicitly. Otherwise Q = X' Z diag(1/L) is
-        applied in factored form and never formed.
+        Q where it was computed explicitly. Otherwise Q = X' Z diag(1/L) is applied
+        in factored form and never computed.
     scatter_error : float
-        Bound on the norm of what the decomposition leaves of the scatter, by
-        rounding and by the eigenvalues that were dropped. Of the Gram matrix
-        ``XX' - ZZ'`` with n_samples <= n_features, else of ``S - Q diag(L) Q'``.
+        Bound on the norm of the error of the decomposition, caused by rounding and
+        by the eigenvalues that were dropped: of ``XX' - ZZ'`` (Gram matrix) if
+        n_samples <= n_features, else of ``S - Q diag(L) Q'``.
     sample_error : float
-        Where the samples were decomposed themselves, a bound on the norm of
-        ``X - ZQ'`` instead, and `scatter_error` is zero.
+        If the samples themselves were decomposed, a bound on the norm of
+        ``X - ZQ'``, and `scatter_error` is zero. Otherwise zero.
     dropped : ndarray of shape (n_samples,)
-        How much of each sample the dropped directions hold. With n_samples <=
-        n_features the sum of its squared entries in the dropped eigenvectors of
+        How much of each sample lies in the dropped directions. If n_samples <=
+        n_features, the sum of its squared entries in the dropped eigenvectors of
         the Gram matrix, else the norm of ``x - QQ'x``.
     """
 
@@ -110,18 +112,18 @@ class ScatterSpectrum:
         return int(self.eigenvalues.shape[0])
 
     @property
-    def lost(self) -> Mask:
-        """Samples so small beside the others that the spectrum does not hold them."""
+    def unresolved(self) -> Mask:
+        """Samples so much smaller than others that they are within its error."""
         noise = 2.0 * self.scatter_error + 4.0 * self.sample_error**2
         return np.asarray(self.squared_norms <= noise)
 
     def project(self, rows: Array) -> Array:
-        """Coordinates in the eigenbasis of row vectors given as samples are.
+        """Map row vectors from the space of the samples to the eigenbasis.
 
         Parameters
         ----------
         rows : ndarray of shape (n_rows, n_features)
-            Vectors; what lies outside the span of the samples is lost.
+            Vectors. The part outside the span of the samples is lost.
 
         Returns
         -------
@@ -148,7 +150,7 @@ class ScatterSpectrum:
         n_rows, n_features = rows.shape[0], self.samples.shape[1]
         basis_T = None if self.basis is None else self.basis.T
         if basis_T is None and n_rows > n_features:
-            # For so many rows, forming Q first is the shorter way.
+            # For so many rows it is faster to compute Q first.
             basis_T = (self.coordinates / self.eigenvalues).T @ self.samples
         out = np.empty((n_rows, n_features))
         for start in range(0, n_rows, _ROW_BLOCK):
@@ -167,12 +169,12 @@ def scatter_spectrum(
     """Eigendecompose the total scatter ``S = X'X`` of all samples.
 
     With fewer samples than features the n x n Gram matrix is decomposed
-    instead, so nothing of size n_features x n_features is formed.
+    instead, so nothing of size n_features x n_features is computed.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        All samples of all classes, one a row.
+        All samples of all classes, one row per sample.
     rank_tolerance : float, default=1e-12
         Eigenvalues at or below this fraction of the largest are dropped.
 
@@ -193,20 +195,21 @@ def scatter_spectrum(
     wide = n_samples <= n_features
     # XX' = U diag(L) U'  gives  Z = XQ = U diag(sqrt L) without a product.
     eigenvalues, vectors = np.linalg.eigh(X @ X.T if wide else X.T @ X)
-    kept = _above_tolerance(eigenvalues, rank_tolerance)
-    # Each entry of the product is a sum of as many terms as the other side is long.
+    first = _first_above(eigenvalues, rank_tolerance)
+    # Each entry of the product is a sum of n_features or n_samples terms.
     squared_norms = np.einsum("ij,ij->i", X, X)
     error = dot_error(max(X.shape)) * float(squared_norms.sum())
     error += decomposition_error(eigenvalues.size) * float(eigenvalues[-1])
-    error += max(float(eigenvalues[kept - 1]), 0.0) if kept else 0.0
+    error += max(float(eigenvalues[first - 1]), 0.0) if first else 0.0
     if wide:
-        dropped = (vectors[:, :kept] ** 2).sum(axis=1)
-        basis, eigenvalues = None, eigenvalues[kept:]
-        coordinates = vectors[:, kept:] * np.sqrt(eigenvalues)
+        dropped = (vectors[:, :first] ** 2).sum(axis=1)
+        basis, eigenvalues = None, eigenvalues[first:]
+        coordinates = vectors[:, first:] * np.sqrt(eigenvalues)
     else:
-        outside = X @ vectors[:, :kept]
+        outside = X @ vectors[:, :first]
         dropped = np.sqrt(np.einsum("ij,ij->i", outside, outside))
-        basis, eigenvalues = np.ascontiguousarray(vectors[:, kept:]), eigenvalues[kept:]
+        basis = np.ascontiguousarray(vectors[:, first:])
+        eigenvalues = eigenvalues[first:]
         coordinates = X @ basis
     return ScatterSpectrum(
         eigenvalues, coordinates, X, squared_norms, basis, error, 0.0, dropped
@@ -217,13 +220,13 @@ def sample_spectrum(X: Array) -> ScatterSpectrum:
     """The same decomposition from the singular values of the samples.
 
     Several times slower than :func:`scatter_spectrum`. Its error is relative to
-    the samples and not to their squares: directions in which the samples extend
-    by a millionth of their length keep ten digits instead of four.
+    the samples and not to their squares: a direction in which the samples extend
+    by a millionth of their length keeps ten digits instead of four.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        All samples of all classes, one a row.
+        All samples of all classes, one row per sample.
 
     Returns
     -------
@@ -256,7 +259,7 @@ def sample_spectrum(X: Array) -> ScatterSpectrum:
     )
 
 
-def _above_tolerance(ascending: Array, rank_tolerance: float) -> int:
+def _first_above(ascending: Array, rank_tolerance: float) -> int:
     """Index of the first eigenvalue that counts as non-zero."""
     floor = rank_tolerance * max(float(ascending[-1]), 0.0)
     return int(np.searchsorted(ascending, floor, side="right"))

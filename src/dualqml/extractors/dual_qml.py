@@ -273,7 +273,7 @@ class DualQML(SupervisedExtractor):
             own_means = np.repeat(means, self.ranks_, axis=0)
             self.mean_responses_ = np.einsum("ij,ij->i", self.components_, own_means)
         self.dual_coef_ = np.zeros(data.shape[0])
-        self.dual_coef_[used] = solution.dual
+        self.dual_coef_[used] = solution.multipliers
         self.duality_gap_ = certificate.gap
         self.violation_ = certificate.violation
         self.n_iter_ = int(solution.n_iter.max())
@@ -281,7 +281,7 @@ class DualQML(SupervisedExtractor):
         self.status_ = np.where(solved, "optimal", "inaccurate")
         if not solved.all():
             warnings.warn(
-                _inaccurate_message(certificate, solution.unbounded, self.tol),
+                _inaccurate_message(certificate, solution.rounding_limited, self.tol),
                 ConvergenceWarning,
                 stacklevel=5,
             )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dualqml._linalg import RANK_TOLERANCE, class_means, within_deviations
+from dualqml._linalg import VARIANCE_TOLERANCE, class_means, within_deviations
 from dualqml._saved_state import (
     COUNT,
     MATRIX,
@@ -323,7 +323,7 @@ def largest_ratio(between: Array, within: Array) -> float:
     """
     scale = np.abs(between).max()
     # Rounding errors of equal images do not count as scatter.
-    if np.abs(within).max() <= RANK_TOLERANCE * scale:
+    if np.abs(within).max() <= VARIANCE_TOLERANCE * scale:
         return 0.0
     ratios = []
     for turned in (False, True):
@@ -331,7 +331,7 @@ def largest_ratio(between: Array, within: Array) -> float:
         B = _row_scatter(between, None, turned=turned)
         # Pixels that do not vary within classes make W singular; they are left out.
         values, vectors = np.linalg.eigh(W)
-        kept = values > RANK_TOLERANCE * values[-1]
+        kept = values > VARIANCE_TOLERANCE * values[-1]
         whitening = vectors[:, kept] / np.sqrt(values[kept])
         ratios.append(np.linalg.eigvalsh(whitening.T @ B @ whitening)[-1])
     return float(max(*ratios, 0.0))

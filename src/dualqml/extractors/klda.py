@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dualqml._linalg import (
-    RANK_TOLERANCE,
+    VARIANCE_TOLERANCE,
     class_means,
     discriminant_directions,
     within_deviations,
@@ -183,5 +183,5 @@ def kernel_discriminants(
         within.T @ within + ridge * np.eye(K.shape[0]),
         min(n_components, counts.size - 1),
     )
-    kept = ratios > RANK_TOLERANCE * ratios[0]
+    kept = ratios > VARIANCE_TOLERANCE * ratios[0]
     return ratios[kept], coefficients[:, kept]

@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state, gen_batches
 
-from dualqml._linalg import RANK_TOLERANCE, span_pca
+from dualqml._linalg import VARIANCE_TOLERANCE, span_pca
 from dualqml._saved_state import (
     CODES,
     COUNT,
@@ -415,7 +415,7 @@ def classical_scaling(distances: Array, n_components: int) -> Array:
     first = max(0, size - n_components)
     values, vectors = eigh(gram, subset_by_index=(first, size - 1))
     # Distances through a graph are not Euclidean: some eigenvalues are negative.
-    real = values > RANK_TOLERANCE * values[-1]
+    real = values > VARIANCE_TOLERANCE * values[-1]
     return np.asarray((vectors[:, real] * np.sqrt(values[real]))[:, ::-1])
 
 
@@ -438,7 +438,7 @@ def patch_maps(Z: Array, embedding: Array, patches: Index) -> PatchMaps:
         directions, or on all if there are fewer.
     """
     largest = np.einsum("ij,ij->i", Z, Z).max()
-    smallest = np.sqrt(RANK_TOLERANCE * largest)
+    smallest = np.sqrt(VARIANCE_TOLERANCE * largest)
     centres, bases, slopes, offsets = [], [], [], []
     for patch in range(patches.max() + 1):
         own = patches == patch
@@ -464,5 +464,5 @@ def patch_maps(Z: Array, embedding: Array, patches: Index) -> PatchMaps:
         owners=np.repeat(np.arange(len(bases)), [basis.shape[0] for basis in bases]),
         slopes=np.concatenate(slopes),
         offsets=np.array(offsets),
-        tolerance=float(RANK_TOLERANCE * largest),
+        tolerance=float(VARIANCE_TOLERANCE * largest),
     )
