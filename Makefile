@@ -41,6 +41,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Few-sample biometric recognition by quadratic projections."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in the module typing, which takes long to import
 if TYPE_CHECKING:
+    from typing import Any
+
     from dualqml.extractors import (
         DualQML,
         DualQMLClassifier,
@@ -44,8 +44,10 @@ _ROOMS = (
 )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     # Imported when first used: the command and dualqml.core do without scikit-learn.
+    import importlib
+
     if name in _ROOMS:
         return importlib.import_module(f"dualqml.{name}")
     if name not in __all__:

@@ -12,7 +12,7 @@ from dualqml.recognition import Recognizer
 from tests.people import make_people
 from tests.persistence.sealed import Forged, join, split
 
-NAN, INF = {"float": "nan"}, {"float": "inf"}
+NAN = {"float": "nan"}
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m"
 BIDI = "\u202eann\u2066"
 LONG = "x" * 1_000_000
@@ -72,7 +72,7 @@ def bases(folder):
     keep("nearest", NearestSample().fit(X, y.astype(object)))
     keep("search", make_method("LDA", tune=True).fit(X, y))
     keep("mle", make_method("MLE").fit(X, y))
-    keep("lead", DualQMLW().fit(X, y))
+    keep("DualQML-W", DualQMLW().fit(X, y))
     keep("local", make_method("LDA", preprocessing="local").fit(np.tile(X, 4), y))
     keep("descriptors", LocalDescriptors().fit(np.tile(X, 4)))
     return contents

@@ -92,7 +92,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
     kappa : float, default=0.2
         Weight of small affine motions in the prior, from 0 to 1, for images.
     descriptor : {"local"}, default=None
-        "local" replaces images by their :class:`LocalDescriptors`.
+        "local" replaces images by their :class:`~dualqml.images.LocalDescriptors`.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     n_jobs : int, default=None
@@ -322,7 +322,7 @@ class DualQMLWCV(DualQMLW):
     kappa : float, default=0.2
         Weight of small affine motions in the prior, from 0 to 1, for images.
     descriptor : {"local"}, default=None
-        "local" replaces images by their :class:`LocalDescriptors`.
+        "local" replaces images by their :class:`~dualqml.images.LocalDescriptors`.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     n_jobs : int, default=None
