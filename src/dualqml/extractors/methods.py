@@ -150,8 +150,8 @@ def make_method(
     preprocessing : {"none", "unit-norm", "centred-unit-norm", "local"}, optional
         Preprocessing of the images; None means that of the method. Use the same for
         all methods of a table. "local" replaces images by their
-        :class:`~dualqml.images.LocalDescriptors`. Then methods cannot use motions of images, except
-        DualQML-W, which computes how motions change the descriptors.
+        :class:`~dualqml.images.LocalDescriptors`. Then methods cannot use motions of
+        images, except DualQML-W, which computes how motions change the descriptors.
     image_shape : tuple of int, optional
         Height and width of the images in the rows. None means square images of at
         least 8 x 8 pixels for methods that need images. For DualQML-W it means that

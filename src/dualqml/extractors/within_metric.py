@@ -84,8 +84,9 @@ class WithinMetric(SupervisedExtractor):
     kappa : float, default=0.2
         Weight of the affine motions in the prior, from 0 to 1, for images.
     descriptor : {"local"}, default=None
-        "local" replaces images by their :class:`~dualqml.images.LocalDescriptors`, and motions of
-        images by changes of the descriptors. None uses the rows as they are.
+        "local" replaces images by their :class:`~dualqml.images.LocalDescriptors`, and
+        motions of images by changes of the descriptors. None uses the rows as they
+        are.
 
     Attributes
     ----------
