@@ -39,7 +39,7 @@ WRONG = {
 
 
 def bases(folder):
-    """Contents of honest files: recognisers and models."""
+    """Contents of valid files: recognisers and models."""
     rng = np.random.default_rng(0)
     path = folder / "base"
     contents = {}

@@ -1,6 +1,6 @@
-"""Model files taken apart and put together, written after the format's description.
+"""Split, change and join model files, written from the description of the format.
 
-It shares no code with the package, so that either can be wrong alone.
+It shares no code with the package, so that an error in one is found by the other.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ NAMES = {code: name for name, code in TYPES.items()}
 
 
 class Forged:
-    """The parts of a model file, to be changed and sealed again.
+    """The parts of a model file, to be changed and joined again.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Forged:
         return self.tree["dict"]
 
     def seal(self):
-        """The file, with the checksum and the number of the model that fit."""
+        """The file, with a checksum and a model id that fit."""
         header, data, end = {"__metadata__": self.strings}, b"", 0
         order = sorted(self.arrays.items(), key=lambda item: -item[1].itemsize)
         for name, array in order:
@@ -105,7 +105,7 @@ class Forged:
             data += array.tobytes()
         self.strings[self.key] = json.dumps(self.tree)
         if "dualqml.model_id" in self.strings:
-            # Where there is one: what cannot be numbered is refused for that.
+            # A state without a valid id is refused anyway.
             with suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
                 self.strings["dualqml.model_id"] = self.model_id()
         return join(header, data)

@@ -434,7 +434,7 @@ def test_pillow_images_are_read_like_files(tmp_path):
     [
         (lambda batch: np.ones(8), r"shape \(8,\) for 2 images"),
         (lambda batch: np.ones((8, 2)), r"shape \(8, 2\) for 2 images"),
-        (lambda batch: [["a"]] * len(batch), "is numbers"),
+        (lambda batch: [["a"]] * len(batch), "must be numbers"),
     ],
 )
 def test_invalid_embeddings_are_refused(output, message):

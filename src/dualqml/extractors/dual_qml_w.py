@@ -387,7 +387,7 @@ class DualQMLWCV(DualQMLW):
     >>> X, y = load_digits(return_X_y=True)
     >>> model = DualQMLWCV(image_shape=(8, 8), random_state=0).fit(X[::4], y[::4])
     >>> model.best_params_
-    {'rule': 'max', 'rho': 5.0, 'lam': 1.0, 'width': 4.0}
+    {'rule': 'max', 'rho': 0.01, 'lam': 0.03, 'width': 16.0}
     >>> model.score(X[1::4], y[1::4]) > 0.95
     True
     """

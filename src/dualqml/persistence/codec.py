@@ -61,7 +61,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self.arrays: dict[str, NDArray[Any]] = {}
-        # Arrays by id. They are kept alive, as an id may be used again after that.
+        # Arrays by id. They are kept alive: the id of a deleted array is used again.
         self._seen: dict[int, tuple[NDArray[Any], dict[str, Any]]] = {}
 
     def encode(self, value: Any, path: Path = (), level: int = 0) -> Any:
