@@ -78,7 +78,7 @@ ESTIMATORS = [
     CFA(filter="otf"),
     DualQMLW(descriptor="local"),
     DualQMLW(),
-    DualQMLWCV(descriptor="local"),
+    DualQMLWCV(descriptor="local", random_state=0),
     ERE(tangents=0.1),
     ERKDA(kernel="igo"),
     Fisherfaces(tangents=0.1),

@@ -279,9 +279,8 @@ def chosen_parameters(model: Any) -> dict[str, Any]:
         }
     last = model[-1] if isinstance(model, Pipeline) else model
     chosen = {
-        name.rstrip("_"): _plain(value)
-        for name, value in vars(last).items()
-        if name.startswith("best_") and np.ndim(value) == 0
+        f"best_{name}": _plain(value)
+        for name, value in getattr(last, "best_params_", {}).items()
     }
     if getattr(last, "cv_errors_", None) is not None:
         chosen["folds"] = len(last.cv_errors_)
