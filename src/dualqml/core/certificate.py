@@ -74,13 +74,37 @@ class Certificate:
         return np.maximum(self.gap, self.violation)
 
     def of(self, classes: Index | Mask) -> "Certificate":
-        """The certificates of some of the classes."""
+        """The certificates of some of the classes.
+
+        Parameters
+        ----------
+        classes : ndarray of int or bool
+            Which classes.
+
+        Returns
+        -------
+        Certificate
+            With one value per chosen class.
+        """
         return Certificate(
             **{field.name: getattr(self, field.name)[classes] for field in fields(self)}
         )
 
     def with_part(self, classes: Index, part: "Certificate") -> "Certificate":
-        """A certificate with other values for some of the classes."""
+        """A certificate with other values for some of the classes.
+
+        Parameters
+        ----------
+        classes : ndarray of int
+            Which classes.
+        part : Certificate
+            Their new values.
+
+        Returns
+        -------
+        Certificate
+            With one value per class; this one is not changed.
+        """
         columns = {}
         for field in fields(self):
             columns[field.name] = column = getattr(self, field.name).copy()

@@ -39,7 +39,7 @@ class QMLSolution:
     n_iter : ndarray of shape (n_classes,)
         Iterations that each class took, in the solver's own unit.
     root_shifts : ndarray of shape (sum of ranks,), optional
-        For each row f an estimate of how much larger than |f|^2 / lam the
+        For each row f an estimate of how much larger than ``|f|^2 / lam`` the
         eigenvalue of ``sum v_i x_i x_i' - O_c`` is that f belongs to, v = u / lam.
         It saves the certificate work.
     """
