@@ -47,7 +47,7 @@ def errors(database: str, m: int, repetition: int, first_seed: int) -> dict[str,
     own, true = codes[train], codes[test]
     images = {} if database == "lfw_embeddings" else {"image_shape": (32, 32)}
     with threadpool_limits(1, user_api="blas"):
-        full = DualQMLWCV(**images).fit(X[train], own)
+        full = DualQMLWCV(random_state=0, **images).fit(X[train], own)
         Z, probes = (full.metric_.transform(X[rows]) for rows in (train, test))
         out = {}
 
@@ -85,7 +85,9 @@ def errors(database: str, m: int, repetition: int, first_seed: int) -> dict[str,
 
         record("DualQML-W", full.predict(X[test]))
         for rule in ("cosine", "max"):
-            alone = DualQMLWCV(rules=(rule,), **images).fit(X[train], own)
+            alone = DualQMLWCV(rules=(rule,), random_state=0, **images).fit(
+                X[train], own
+            )
             record(f"always rule {rule}", alone.predict(X[test]))
         found = SurrogateFilters(Z, probes, own).responses(full.best_lam_)
         record("surrogate filter in place of QML", filters(*found))

@@ -79,25 +79,30 @@ def heads(m: int) -> dict[str, Any]:
         "QML, centred, signed roots": _centred(
             DualQMLClassifier(0.03, rule="max", features="signed-root")
         ),
-        OURS: DualQMLWCV(),
+        OURS: DualQMLWCV(random_state=0),
     }
     if m > 1:
         metric = Pipeline([("metric", WithinMetric()), ("mean", ClassMean())])
         out |= {
             "class mean, within metric (tuned)": RankSearchCV(
-                metric, {"metric__rho": [0.01, 0.1, 0.3, 1.0, 5.0, 30.0]}
+                metric,
+                {"metric__rho": [0.01, 0.1, 0.3, 1.0, 5.0, 30.0]},
+                random_state=0,
             ),
             "LDA, shrinkage 0.5": make_pipeline(Normalizer(), _lda(0.5)),
             "LDA, shrinkage 0.1": make_pipeline(Normalizer(), _lda(0.1)),
             "linear SVM (tuned)": RankSearchCV(
-                _centred(LinearSVC()), {"linearsvc__C": [10.0, 0.1, 1.0, 100.0]}
+                _centred(LinearSVC()),
+                {"linearsvc__C": [10.0, 0.1, 1.0, 100.0]},
+                random_state=0,
             ),
             "ridge filter (tuned)": RankSearchCV(
                 _centred(RidgeClassifier()),
                 {"ridgeclassifier__alpha": [1.0, 0.1, 10.0, 100.0]},
+                random_state=0,
             ),
-            f"{OURS}, rule max": DualQMLWCV(rules=("max",)),
-            f"{OURS}, rule cosine": DualQMLWCV(rules=("cosine",)),
+            f"{OURS}, rule max": DualQMLWCV(rules=("max",), random_state=0),
+            f"{OURS}, rule cosine": DualQMLWCV(rules=("cosine",), random_state=0),
         }
     return out
 

@@ -51,7 +51,7 @@ def main() -> None:
     X_train, X, train_codes, codes = train_test_split(
         faces.rows, codes, train_size=80, stratify=codes, random_state=0
     )
-    chosen = DualQMLWCV(image_shape=(32, 32)).fit(X_train, train_codes)
+    chosen = DualQMLWCV(image_shape=(32, 32), random_state=0).fit(X_train, train_codes)
     metric = WithinMetric(rho=chosen.best_rho_, image_shape=(32, 32))
     metric.fit(X_train, train_codes)
     mpl.rcParams["svg.hashsalt"] = "dualqml"

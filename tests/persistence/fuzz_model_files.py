@@ -27,6 +27,7 @@ from dualqml.exceptions import DualQMLError, ModelFileError
 from dualqml.extractors import DualQMLW
 from dualqml.persistence.model_files import load
 from dualqml.recognition import Recognizer
+from tests.peak_memory import peak_bytes
 from tests.persistence.crafted import bases, crafted
 from tests.persistence.sealed import join, split
 
@@ -281,7 +282,6 @@ def main(folder, n_files, step):
     for name, make in list(crafted(contents).items())[::step]:
         watch.try_file(name, make())
         n_crafted += 1
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
         json.dumps(
             {
@@ -291,7 +291,7 @@ def main(folder, n_files, step):
                 "reasons": len(watch.reasons),
                 "wrong": len(watch.wrong),
                 "slowest load": watch.slowest,
-                "peak MB": peak // (1024 if sys.platform == "linux" else 1 << 20),
+                "peak MB": peak_bytes() >> 20,
             }
         )
     )
