@@ -30,7 +30,7 @@ demo: $(DEMO_READY)
 test: lint
 	sh scripts/install-browser.sh
 	$(BIN)/python scripts/test_cpus.py --quick
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # The numerical tests with OpenBLAS's kernels for other processors.
 test-cpus: $(READY)

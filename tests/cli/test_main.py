@@ -190,7 +190,6 @@ def rooms_of(*arguments):
 def test_a_command_imports_only_what_it_runs(tmp_path):
     assert rooms_of("databases") == {"data"}
     assert rooms_of("subjects", tmp_path / "no.dualqml") == {"recognition"}
-    assert rooms_of("verify", tmp_path / "no.dualqml", "Ann") == {"recognition"}
     assert "recognition" not in rooms_of("report", tmp_path)
 
 
