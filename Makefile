@@ -54,9 +54,10 @@ test-oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet "numpy==1.26.*" "scipy==1.11.*" \
 	    "scikit-learn==1.6.0" "joblib==1.3.*" "threadpoolctl==3.2.*" \
-	    pytest pytest-timeout hypothesis mpmath
+	    "pillow==10.0.*" pytest pytest-timeout hypothesis mpmath
 	.venv-oldest/bin/python -m pip install --quiet --no-deps --editable .
-	.venv-oldest/bin/python -m pytest -q -m "not realdata" tests/extractors tests/core
+	.venv-oldest/bin/python -m pytest -q -m "not realdata" tests/core tests/images \
+	    tests/extractors tests/test_linalg.py tests/test_saved_state.py
 
 clean:
 	rm -rf $(VENV) .venv-oldest demo-results docs/_build docs/api/generated

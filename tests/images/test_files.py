@@ -46,10 +46,18 @@ def test_resizing_is_antialiased(tmp_path):
     assert abs(read.mean() - 127.5) < 10
 
 
-@pytest.mark.parametrize("name", ["deep.png", "deep.pgm", "deep.tif"])
+@pytest.mark.parametrize("name", ["deep.png", "deep.tif"])
 def test_16_bits_are_scaled_to_8(tmp_path, name):
     deep = Image.fromarray(RAMP.astype(np.uint16) * 257)
     np.testing.assert_array_equal(read_image(saved(tmp_path, deep, name), (8, 8)), RAMP)
+
+
+def test_16_bits_of_a_pgm_are_scaled_to_8(tmp_path):
+    # By hand: older versions of Pillow read these, but do not write them.
+    deep = RAMP.astype(">u2") * np.array(257, ">u2")
+    path = tmp_path / "deep.pgm"
+    path.write_bytes(b"P5 8 8 65535\n" + deep.astype(">u2").tobytes())
+    np.testing.assert_array_equal(read_image(path, (8, 8)), RAMP)
 
 
 def test_more_than_16_bits_is_refused(tmp_path):
@@ -68,6 +76,8 @@ def test_floating_point_is_refused(tmp_path):
     ("mode", "name"), [("RGB", "a.png"), ("CMYK", "a.tif"), ("YCbCr", "a.tif")]
 )
 def test_colour_becomes_luminance(tmp_path, mode, name):
+    if mode == "YCbCr" and int(Image.__version__.split(".")[0]) < 12:
+        pytest.skip("older versions of Pillow write such files wrongly")
     path = saved(tmp_path, Image.fromarray(RAMP).convert("RGB").convert(mode), name)
     np.testing.assert_allclose(read_image(path, (8, 8)).astype(int), RAMP, atol=1)
 

@@ -68,7 +68,10 @@ def to_grey(images: ArrayLike) -> Images:
         shares = [w * colours[..., k] for k, w in enumerate(_LUMA)]
         return np.asarray(sum(shares), dtype=colours.dtype)
     wide = _sum_type(colours)
-    total = sum(wide.type(w) * colours[..., k] for k, w in enumerate(_INTEGER_LUMA))
+    # The type is given: NumPy 1 would take the smallest that holds the weight.
+    total = sum(
+        np.multiply(colours[..., k], w, dtype=wide) for k, w in enumerate(_INTEGER_LUMA)
+    )
     return np.asarray((total + wide.type(2**15)) >> wide.type(16), colours.dtype)
 
 
@@ -126,7 +129,7 @@ def to_8_bits(images: ArrayLike) -> NDArray[np.uint8]:
     if pixels.dtype == np.bool_:
         return pixels * np.uint8(255)
     if pixels.dtype == np.uint16:
-        return ((pixels + np.uint32(128)) // np.uint32(257)).astype(np.uint8)
+        return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8)
     if pixels.dtype.kind not in "iuf":
         raise ValueError(f"Pixels must be numbers, not {pixels.dtype}")
     real = pixels.dtype.kind == "f"
