@@ -303,7 +303,8 @@ class TestSummary:
 
 
 class TestFile:
-    def test_it_is_written_whole(self, results, tmp_path):
+    def test_it_is_written_whole(self, tmp_path):
+        results = Results([make_result()])
         path = tmp_path / "new" / "report.html"
         assert write_report(results, path) == path
         assert path.read_text(encoding="utf-8") == render_report(results)
