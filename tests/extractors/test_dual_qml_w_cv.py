@@ -51,7 +51,7 @@ def slow_metric(training, codes, rho):
 
 
 def slow_filter(Z, codes, c, lam):
-    """The pinned filter of a class, from its optimality conditions."""
+    """The surrogate filter of a class, from its optimality conditions."""
     own, others = Z[codes == c], Z[codes != c]
     n_own, size = own.shape
     hessian = 2.0 * (lam * others.T @ others + np.eye(size))
