@@ -72,7 +72,7 @@ def bases(folder):
     keep("nearest", NearestSample().fit(X, y.astype(object)))
     keep("search", make_method("LDA", tune=True).fit(X, y))
     keep("mle", make_method("MLE").fit(X, y))
-    keep("DualQML-W", DualQMLW().fit(X, y))
+    keep("DualQMLW", DualQMLW().fit(X, y))
     keep("local", make_method("LDA", preprocessing="local").fit(np.tile(X, 4), y))
     keep("descriptors", LocalDescriptors().fit(np.tile(X, 4)))
     return contents
