@@ -26,6 +26,7 @@ OURS = "DualQML-W"
 CELLS = [
     ("ar", 2),
     ("ar", 4),
+    ("ar", 6),
     ("ar", 8),
     ("feret194", 2),
     ("feret194", 4),
@@ -35,8 +36,11 @@ CELLS = [
     ("iitd_ear", 3),
     ("polyu_palm", 2),
     ("polyu_palm", 3),
+    ("polyu_palm", 4),
     ("orl", 2),
     ("orl", 4),
+    ("orl", 6),
+    ("orl", 8),
 ]
 #: Methods that learn from images as such, and cannot take descriptors.
 IMAGE_METHODS = ("CFA-OTF", "CFA-OEOTF", "GTDA", "MLE")

@@ -32,10 +32,24 @@ def squared_distances(A: Array, B: Array) -> Array:
     return _distances(square_a, square_b, A @ B.T)
 
 
-def gram_distances(gram: Array) -> Array:
-    """Squared Euclidean distances between rows, from their scalar products."""
-    squares = np.diagonal(gram)
-    return _distances(squares, squares, gram.copy())
+def gram_distances(gram: Array, squares: Array, others: Index) -> Array:
+    """Squared Euclidean distances between rows, from their scalar products.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n_rows, n_others)
+        Scalar products of all rows and some of them.
+    squares : ndarray of shape (n_rows,)
+        Squared norms of all rows.
+    others : ndarray of shape (n_others,)
+        Which rows these are.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_others)
+        The squared distances.
+    """
+    return _distances(squares, squares[others], gram.copy())
 
 
 def _distances(square_a: Array, square_b: Array, products: Array) -> Array:

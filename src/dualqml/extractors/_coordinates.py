@@ -1,238 +1,247 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Coordinates of training samples, learnt from all or some of them.
+"""Coordinates of training samples: linear, or those of a Gaussian kernel.
 
-They are principal coordinates, of the samples as they are or in the space of a Gaussian
-kernel. Any rotation of them can be used as well. The matrices of all pairs and the
-scatter of the motions are computed once. The folds of a cross-validation share them.
+Any orthonormal basis of the space of the samples can be used. Which basis is computed,
+and from how many samples, depends on their number, so that time and memory grow
+linearly with it:
+
+- Linear coordinates of rows with few features are principal components.
+- In all other cases the basis comes from scalar products, or kernel values, with
+  *landmarks*. These are all samples, or an even choice from all classes if there are
+  more than `_MOST_LANDMARKS`. Nothing of size n_samples x n_samples is computed then.
+- The basis spans all directions of the landmarks if these are not many more than the
+  features. If they are, only the leading directions are kept: the wide kernel adds
+  little to as many directions as there are features.
+
+The scatter of the motions of images is a mean over samples. It is computed from at
+most `MOST_MOVING` of them.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from scipy.linalg.lapack import dpocon, dpotrf, dsygst, dtrtri
+from scipy.linalg.lapack import dpocon, dpotrf, dtrtri
 
-from dualqml._linalg import SAME_SAMPLE, deviations, span_pca
+from dualqml._linalg import SAME_SAMPLE, deviations, gram_distances, span_pca
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DualQMLError
 from dualqml.extractors._memory import require_pairs
 from dualqml.extractors.kernels import centred_kernel
-from dualqml.extractors.prepared_samples import PreparedSamples
+from dualqml.extractors.prepared_samples import (
+    MOST_MOVING,
+    PreparedSamples,
+    spread_rows,
+)
 
 #: Variances of coordinates at or below this fraction of the largest count as zero.
 _TOLERANCE = 1e-10
+#: Most samples whose products with all samples are computed.
+_MOST_LANDMARKS = 1280
+#: The same for vectors of few features: more landmarks hardly change the coordinates.
+_MOST_VECTOR_LANDMARKS = 1000
+#: Least and most number of leading directions. In between it is that of the features.
+_LEAST_DIRECTIONS, _MOST_DIRECTIONS = 400, 1024
+#: All directions are kept up to this multiple of the number of leading directions: they
+#: need a Cholesky factor, which is ten times faster than eigenvectors.
+_ALL_DIRECTIONS_RATIO = 1.25
+#: Most landmarks, and most leading directions, of the coarse coordinates.
+_COARSE_LANDMARKS, _COARSE_DIRECTIONS = 512, 300
 
 
 @dataclass(frozen=True)
-class LearntCoordinates:
-    """Coordinates a(x) learnt from some of the training samples.
+class Coordinates:
+    """Coordinates a(x) of samples in an orthonormal basis.
 
     Attributes
     ----------
-    training : ndarray of shape (n_train, d)
-        Coordinates of those samples; their Gram matrix is the centred kernel.
-    origin : ndarray
-        The mean of those samples, or of the rows of their matrix of all pairs.
-    projector : ndarray of shape (n_features or n_train, d)
-        The linear map from the centred sample, or from its centred row of the matrix
-        of all pairs, to the coordinates.
+    training : ndarray of shape (n_samples, d)
+        Coordinates of the training samples.
+    projector : ndarray of shape (n_inputs or n_landmarks, d)
+        The linear map to the coordinates, from the centred sample or from its centred
+        row of products with the landmarks.
     tangent_scatter : ndarray of shape (d, d) or None
-        Scatter of the tangents in these coordinates, at trace 1.
+        Scatter of the tangents in these coordinates, at trace 1; None without images.
+    n_directions : int
+        Number of directions of the space: d, or more if these are only the leading
+        coordinates.
     """
 
     training: Array
-    origin: Array
     projector: Array
     tangent_scatter: Array | None
+    n_directions: int
+
+    def first(self, n_coordinates: int) -> "Coordinates":
+        """The first coordinates only."""
+        scatter = self.tangent_scatter
+        if scatter is not None:
+            scatter = scatter[:n_coordinates, :n_coordinates]
+        return Coordinates(
+            self.training[:, :n_coordinates],
+            self.projector[:, :n_coordinates],
+            scatter,
+            self.n_directions,
+        )
 
 
 class CoordinateSystem(Protocol):
-    """A training set whose coordinates can be learnt from any part of it."""
+    """A training set whose coordinates can be computed."""
 
-    def learnt_from(self, train: Index) -> LearntCoordinates:
-        """Coordinates learnt from some of the training samples."""
+    def coordinates(self) -> Coordinates:
+        """Coordinates for the final model."""
 
-    def coordinates_of(
-        self, learnt: LearntCoordinates, train: Index, rows: Index
-    ) -> Array:
-        """Coordinates of other training samples, by what was learnt from some."""
+    def coarse(self) -> Coordinates:
+        """A few hundred leading coordinates, to compare parameters in."""
 
 
 class InputCoordinates:
     """Principal coordinates in the space of the samples.
 
-    Used if there are more samples than features.
+    Used without a kernel if there are more samples than features.
 
     Parameters
     ----------
     samples : PreparedSamples
         Training samples.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
     """
 
-    def __init__(self, samples: PreparedSamples) -> None:
-        self.inputs = samples.inputs
-        self._whole = span_pca(self.inputs)
-        self._tangents: list[Array] = []
-        self._weights: list[float] = []
-        self._motion_scatter = np.zeros(2 * (self.inputs.shape[1],))
-        basis = self._whole.basis
-        tangents = samples.tangents if samples.tangents is not None else ()
-        for k in _effective_motions(
-            [float(np.vdot(tangent, tangent)) for tangent in tangents]
-        ):
-            tangent = tangents[k]
-            scatter = tangent.T @ tangent
-            # The weights give each motion the same trace in the coordinates of the
-            # whole set. Then the scatter of all motions is one matrix, and a fold
-            # subtracts the scatter of its held-out samples.
-            trace = float(np.vdot(scatter @ basis, basis))
-            if trace > 0.0:
-                self._tangents.append(tangent)
-                self._weights.append(1.0 / trace)
-                self._motion_scatter += scatter / trace
-
-    def learnt_from(self, train: Index) -> LearntCoordinates:
-        """Coordinates learnt from some of the training samples."""
-        pca, motion = self._whole, self._motion_scatter
-        if train.size < self.inputs.shape[0]:
-            pca = span_pca(self.inputs[train])
-            rows = np.setdiff1d(np.arange(self.inputs.shape[0]), train)
-            if self._tangents:
-                changes = [tangent[rows] for tangent in self._tangents]
-                motion = motion - _weighted_scatter(changes, self._weights)
-        scatter = _in_coordinates(motion, pca.basis) if self._tangents else None
-        return LearntCoordinates(pca.coordinates, pca.mean, pca.basis, scatter)
-
-    def coordinates_of(
-        self, learnt: LearntCoordinates, train: Index, rows: Index
-    ) -> Array:
-        """Coordinates of other training samples, by what was learnt from some."""
-        centred = self.inputs[rows] - learnt.origin
-        return np.asarray(centred @ learnt.projector)
-
-
-class PairwiseCoordinates:
-    """Principal coordinates from a matrix of all pairs of samples.
-
-    Used if there are fewer samples than features, or with a kernel.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples, n_samples)
-        The kernel of all pairs, not centred.
-    slopes : ndarray of shape (n_motions, n_samples, n_samples)
-        Derivative of each row of the kernel by each motion of its sample.
-    relative_slopes : bool
-        Whether the slopes are relative to the kernel values.
-    """
-
-    def __init__(self, values: Array, slopes: Array, *, relative_slopes: bool) -> None:
-        self.values, self.slopes = values, slopes
-        self._relative_slopes = relative_slopes
-        self._whole = _pairwise_basis(values)
-        self._motions: list[int] = []
-        self._weights: list[float] = []
-        self._motion_scatter = np.zeros_like(values)
-        projector = self._whole.projector
-        inverse = projector @ projector.T if len(slopes) else values
-        energies = []
-        for k in range(len(slopes)):
-            change = self._centred_change(k)
-            energies.append(float(np.vdot(change, change)))
-        for k in _effective_motions(energies):
-            change = self._centred_change(k)
-            scatter = change.T @ change
-            # Weights as in InputCoordinates.
-            trace = float(np.vdot(scatter, inverse))
-            if trace > 0.0:
-                self._motions.append(k)
-                self._weights.append(1.0 / trace)
-                scatter /= trace
-                self._motion_scatter += scatter
-
-    def _centred_change(self, motion: int) -> Array:
-        """The change of the whole kernel, minus the mean of each row.
-
-        Only differences within a row matter, and centred rows keep more digits.
-        """
-        whole = slice(None)
-        change = self._change(motion, (whole, whole))
-        change -= change.mean(axis=1, keepdims=True)
-        return change
-
-    def _change(self, motion: int, part: tuple[Any, ...]) -> Array:
-        """The change of a part of the kernel by a motion of the samples of its rows."""
-        slopes = self.slopes[motion][part]
-        return slopes * self.values[part] if self._relative_slopes else slopes.copy()
-
-    def learnt_from(self, train: Index) -> LearntCoordinates:
-        """Coordinates learnt from some of the training samples."""
-        n_samples = self.values.shape[0]
-        values, motion = self.values, self._motion_scatter
-        coordinates = self._whole
-        if train.size < n_samples:
-            part = np.ix_(train, train)
-            values = values[part]
-            coordinates = _pairwise_basis(values)
-            held_out = np.ix_(np.setdiff1d(np.arange(n_samples), train), train)
-            if self._motions:
-                changes = [self._change(k, held_out) for k in self._motions]
-                motion = _doubly_centred(motion[part])
-                motion -= _doubly_centred(_weighted_scatter(changes, self._weights))
-        return LearntCoordinates(
-            coordinates.training,
-            values.mean(axis=0),
-            coordinates.projector,
-            coordinates.scatter(motion) if self._motions else None,
+    def __init__(self, samples: PreparedSamples, codes: Index) -> None:
+        pca = span_pca(samples.inputs)
+        self.mean = pca.mean
+        moved = samples.moved(spread_rows(codes, MOST_MOVING))
+        tangents = [] if moved is None else [rows @ pca.basis for rows in moved]
+        self._coordinates = Coordinates(
+            pca.coordinates, pca.basis, _mean_scatter(tangents), pca.basis.shape[1]
         )
 
-    def coordinates_of(
-        self, learnt: LearntCoordinates, train: Index, rows: Index
-    ) -> Array:
-        """Coordinates of other training samples, by what was learnt from some."""
-        values = self.values[np.ix_(rows, train)]
-        own = values.mean(axis=1, keepdims=True)
-        origin = learnt.origin
-        return np.asarray((values - own - origin + origin.mean()) @ learnt.projector)
+    def coordinates(self) -> Coordinates:
+        """Coordinates for the final model."""
+        return self._coordinates
+
+    def coarse(self) -> Coordinates:
+        """A few hundred leading coordinates, to compare parameters in."""
+        return self._coordinates.first(_COARSE_DIRECTIONS)
 
 
-class GramCoordinates(PairwiseCoordinates):
-    """Principal coordinates from the scalar products of the samples.
+class LandmarkCoordinates:
+    """Coordinates in the span of the landmarks, by products with them.
 
     Parameters
     ----------
-    samples : PreparedSamples
-        Training samples, at most as many as features.
+    values : ndarray of shape (n_samples, n_landmarks)
+        Products of samples and landmarks, or their kernel, not centred.
+    landmarks : ndarray of shape (n_landmarks,)
+        Which samples are landmarks.
+    slopes : ndarray of shape (n_motions, n_moving, n_landmarks)
+        Derivatives of some rows of the values by each motion of their samples.
+    n_leading : int
+        Number of directions to keep if there are many more landmarks.
     """
 
-    def __init__(self, samples: PreparedSamples) -> None:
-        self.mean, self.centred = deviations(samples.inputs)
-        products = samples.products()
-        super().__init__(products.gram, products.slopes, relative_slopes=False)
+    def __init__(
+        self, values: Array, landmarks: Index, slopes: Array, *, n_leading: int
+    ) -> None:
+        self.values, self.landmarks, self.slopes = values, landmarks, slopes
+        self._n_leading = n_leading
+
+    @property
+    def row_means(self) -> Array:
+        """Mean value of the samples with each landmark."""
+        return np.asarray(self.values.mean(axis=0))
+
+    def coordinates(self) -> Coordinates:
+        """Coordinates for the final model."""
+        among = self.values[self.landmarks]
+        if len(among) <= _ALL_DIRECTIONS_RATIO * self._n_leading:
+            basis = _any_basis(among)
+        else:
+            basis = _leading_basis(among, self._n_leading)
+        return self._in_basis(basis, slice(None), basis.shape[1])
+
+    def coarse(self) -> Coordinates:
+        """A few hundred leading coordinates, to compare parameters in."""
+        among = self.values[self.landmarks]
+        n_landmarks = len(among)
+        part = _evenly(n_landmarks, _COARSE_LANDMARKS)
+        basis = _leading_basis(among[np.ix_(part, part)], _COARSE_DIRECTIONS)
+        n_all = n_landmarks - 1
+        if n_landmarks > _ALL_DIRECTIONS_RATIO * self._n_leading:
+            n_all = self._n_leading
+        return self._in_basis(basis, part, max(n_all, basis.shape[1]))
+
+    def _in_basis(
+        self, basis: Array, part: Index | slice, n_directions: int
+    ) -> Coordinates:
+        """Coordinates in a basis of combinations of some landmarks.
+
+        The columns of the basis add up to zero, so the mean of a row has no effect.
+        """
+        values = self.values[:, part]
+        training = (values - values.mean(axis=0)) @ basis
+        moved = [rows[:, part] @ basis for rows in self.slopes]
+        return Coordinates(training, basis, _mean_scatter(moved), n_directions)
 
 
-class KernelCoordinates(PairwiseCoordinates):
-    """Principal coordinates in the space of a Gaussian kernel.
+class GramCoordinates(LandmarkCoordinates):
+    """Linear coordinates from scalar products of the samples.
 
     Parameters
     ----------
     samples : PreparedSamples
         Training samples.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
+    """
+
+    def __init__(self, samples: PreparedSamples, codes: Index) -> None:
+        self.mean, centred = deviations(samples.inputs)
+        landmarks = spread_rows(codes, _MOST_LANDMARKS)
+        products = samples.products(landmarks, spread_rows(codes, MOST_MOVING))
+        self.landmark_deviations = centred[landmarks]
+        super().__init__(
+            products.gram, landmarks, products.slopes, n_leading=_MOST_DIRECTIONS
+        )
+
+
+class KernelCoordinates(LandmarkCoordinates):
+    """Coordinates in the space of a Gaussian kernel.
+
+    Parameters
+    ----------
+    samples : PreparedSamples
+        Training samples.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
     width : float
         The variance of the kernel in units of the median squared distance.
     """
 
-    def __init__(self, samples: PreparedSamples, *, width: float) -> None:
-        n_matrices = 8 if samples.tangents is None else 22
-        require_pairs("The Gaussian kernel", samples.inputs.shape[0], n_matrices)
-        products = samples.products()
+    def __init__(self, samples: PreparedSamples, codes: Index, *, width: float) -> None:
+        n_samples, n_inputs = samples.inputs.shape
+        n_leading = int(np.clip(n_inputs, _LEAST_DIRECTIONS, _MOST_DIRECTIONS))
+        few_features = n_leading == _LEAST_DIRECTIONS
+        most = _MOST_VECTOR_LANDMARKS if few_features else _MOST_LANDMARKS
+        landmarks = spread_rows(codes, most)
+        require_pairs("The Gaussian kernel", n_samples, 8, n_others=landmarks.size)
+        moving = spread_rows(codes, MOST_MOVING)
+        products = samples.products(landmarks, moving)
         self.kernel, values = centred_kernel(
-            "rbf", samples.inputs, width=width, image_shape=None, gram=products.gram
+            "rbf",
+            samples.inputs,
+            width=width,
+            image_shape=None,
+            landmarks=landmarks,
+            distances=gram_distances(products.gram, products.squares, landmarks),
         )
-        # The derivative of the kernel k(x, z) along t is t'(z - x) k / s2.
-        slopes = products.slopes
-        own = np.einsum("kii->ki", slopes)[:, :, None]
-        super().__init__(values, slopes - own, relative_slopes=True)
+        # The derivative of the kernel k(x, z) along t is t'(z - x) k / s2. The common
+        # factor 1 / s2 has no effect.
+        self._relative_slopes = products.slopes - products.own_slopes[:, :, None]
+        self._moving = moving
+        slopes = self._relative_slopes * values[moving]
+        super().__init__(values, landmarks, slopes, n_leading=n_leading)
 
     def at_width(self, factor: float) -> "KernelCoordinates":
         """The same samples with a kernel of `factor` times the variance."""
@@ -243,74 +252,72 @@ class KernelCoordinates(PairwiseCoordinates):
             bandwidth=factor * self.kernel.bandwidth,
             row_means=values.mean(axis=0),
         )
-        PairwiseCoordinates.__init__(other, values, self.slopes, relative_slopes=True)
+        other._relative_slopes, other._moving = self._relative_slopes, self._moving
+        slopes = self._relative_slopes * values[self._moving]
+        LandmarkCoordinates.__init__(
+            other, values, self.landmarks, slopes, n_leading=self._n_leading
+        )
         return other
 
 
-@dataclass(frozen=True)
-class PairwiseBasis:
-    """All principal coordinates of a matrix of all pairs.
-
-    Attributes
-    ----------
-    training : ndarray of shape (n_samples, d)
-        The coordinates; their Gram matrix is the centred matrix of all pairs.
-    projector : ndarray of shape (n_samples, d)
-        The linear map from centred rows of the matrix to coordinates.
-    factor : ndarray of shape (d, d) or None
-        The Cholesky factor in the complement of the mean; None if eigenvectors were
-        used.
-    """
-
-    training: Array
-    projector: Array
-    factor: Array | None
-
-    def scatter(self, rows_scatter: Array) -> Array:
-        """A scatter of centred rows of the matrix, in the coordinates, at trace 1."""
-        if self.factor is None:
-            return _in_coordinates(rows_scatter, self.projector)
-        inner = _complement(rows_scatter, _mirror(len(rows_scatter)))
-        found, _ = dsygst(inner, self.factor, lower=1, overwrite_a=1)
-        found = np.tril(found) + np.tril(found, -1).T
-        return _at_unit_trace(found)
-
-
-def _pairwise_basis(values: Array) -> PairwiseBasis:
-    """Coordinates from a matrix of all pairs, not centred.
+def _any_basis(values: Array) -> Array:
+    """A basis of the span of landmarks, from their values with each other.
 
     Any rotation of the coordinates can be used. So if the matrix has full rank in
     the complement of the mean, its Cholesky factor there is used, which is ten times
     faster than eigenvectors.
     """
-    n_samples = values.shape[0]
-    if n_samples > 1:
-        mirror = _mirror(n_samples)
+    n_landmarks = values.shape[0]
+    if n_landmarks > 1:
+        mirror = _mirror(n_landmarks)
         inner = _complement(values, mirror)
         norm = np.abs(inner).sum(axis=0).max()
         factor, failed = dpotrf(inner, lower=1, overwrite_a=1)
         if not failed and dpocon(factor, norm, uplo="L")[0] > _TOLERANCE:
-            inverse, _ = dtrtri(factor, lower=1)
-            return PairwiseBasis(
-                _reflected(factor, mirror), _reflected(inverse.T, mirror), factor
-            )
-    eigenvalues, vectors = np.linalg.eigh(_doubly_centred(values))
+            inverse, _ = dtrtri(factor, lower=1, overwrite_c=1)
+            return _reflected(inverse.T, mirror)
+    return _leading_basis(values, n_landmarks)
+
+
+def _leading_basis(values: Array, n_leading: int) -> Array:
+    """The leading principal directions of landmarks."""
+    rows, columns = values.mean(axis=1, keepdims=True), values.mean(axis=0)
+    eigenvalues, vectors = np.linalg.eigh(values - rows - columns + columns.mean())
     # Rounding errors of the matrix of equal samples.
-    noise = n_samples * np.finfo(np.float64).eps * np.abs(values).max()
+    noise = len(values) * np.finfo(np.float64).eps * np.abs(values).max()
     kept = eigenvalues > max(_TOLERANCE * eigenvalues[-1], noise)
     if not kept.any():
         raise DualQMLError(
             "All samples are equal: there is no direction to learn. Check that the "
             "rows of X are different images."
         )
-    roots, vectors = np.sqrt(eigenvalues[kept]), vectors[:, kept]
-    return PairwiseBasis(vectors * roots, vectors / roots, None)
+    leading = np.flatnonzero(kept)[::-1][:n_leading]
+    return np.asarray(vectors[:, leading] / np.sqrt(eigenvalues[leading]))
 
 
-def _effective_motions(energies: list[float]) -> list[int]:
-    """Indices of the motions that change the samples by more than rounding."""
+def _mean_scatter(moved: list[Array]) -> Array | None:
+    """Mean scatter of the tangents of each motion, each at trace 1.
+
+    Motions that change the samples by no more than rounding are left out. None if
+    there are no motions, or none that changes anything.
+    """
+    energies = [float(np.vdot(rows, rows)) for rows in moved]
     least = SAME_SAMPLE * max(energies, default=0.0)
-    return [k for k, energy in enumerate(energies) if energy > least]
+    scaled = [
+        rows / np.sqrt(energy)
+        for rows, energy in zip(moved, energies, strict=True)
+        if energy > least
+    ]
+    if not scaled:
+        return None
+    stacked = np.concatenate(scaled)
+    return np.asarray(stacked.T @ stacked / len(scaled))
+
+
+def _evenly(n_all: int, most: int) -> Index:
+    """At most so many numbers below `n_all`, at equal distances."""
+    n_kept = min(n_all, most)
+    return np.linspace(0, n_all - 1, n_kept).round().astype(np.intp)
 
 
 def _mirror(n_samples: int) -> Array:
@@ -332,26 +339,3 @@ def _reflected(rows: Array, mirror: Array) -> Array:
     """Rows in the complement of the mean, reflected back to all samples."""
     padded = np.concatenate([np.zeros((1, rows.shape[1])), rows])
     return np.asarray(padded - np.outer(2.0 * mirror, mirror @ padded))
-
-
-def _doubly_centred(values: Array) -> Array:
-    rows, columns = values.mean(axis=1, keepdims=True), values.mean(axis=0)
-    return np.asarray(values - rows - columns + columns.mean())
-
-
-def _weighted_scatter(changes: list[Array], weights: list[float]) -> Array:
-    """The weighted sum of scatters, by one matrix product."""
-    scaled = [np.sqrt(w) * rows for rows, w in zip(changes, weights, strict=True)]
-    stacked = np.concatenate(scaled)
-    return np.asarray(stacked.T @ stacked)
-
-
-def _in_coordinates(scatter: Array, projector: Array) -> Array:
-    """A scatter in the coordinates, at trace 1."""
-    found = projector.T @ (scatter @ projector)
-    return _at_unit_trace((found + found.T) / 2.0)
-
-
-def _at_unit_trace(scatter: Array) -> Array:
-    trace = float(np.trace(scatter))
-    return scatter / trace if trace > 0.0 else scatter

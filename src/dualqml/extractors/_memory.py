@@ -30,8 +30,10 @@ def available_memory() -> float:
     return max(0.0, min(_machine_memory(), _process_memory(), _container_memory()))
 
 
-def require_pairs(who: str, n_samples: int, n_matrices: float) -> None:
-    """Check that there is memory for matrices of all pairs of samples.
+def require_pairs(
+    who: str, n_samples: int, n_matrices: float, *, n_others: int | None = None
+) -> None:
+    """Check that there is memory for matrices of pairs of samples.
 
     Parameters
     ----------
@@ -41,6 +43,8 @@ def require_pairs(who: str, n_samples: int, n_matrices: float) -> None:
         Number of samples.
     n_matrices : float
         Largest number of such matrices, in double precision, at the same time.
+    n_others : int, optional
+        Number of samples that all samples are paired with; all of them if not given.
 
     Raises
     ------
@@ -52,12 +56,14 @@ def require_pairs(who: str, n_samples: int, n_matrices: float) -> None:
     >>> from dualqml.extractors._memory import require_pairs
     >>> require_pairs("KernelLDA", 100, 7)
     """
-    needed = 8.0 * n_matrices * n_samples**2
+    n_others = n_samples if n_others is None else n_others
+    needed = 8.0 * n_matrices * n_samples * n_others
     available = available_memory()
     if needed > available:
         raise NotEnoughMemoryError(
-            f"{who} needs about {_gigabytes(needed)} of memory for matrices of all "
-            f"pairs of {n_samples} samples, and {_gigabytes(available)} are available. "
+            f"{who} needs about {_gigabytes(needed)} of memory for matrices of "
+            f"{n_samples} x {n_others} pairs of samples, and "
+            f"{_gigabytes(available)} are available. "
             "Use fewer samples, or a method without such matrices, for example "
             "Fisherfaces, or DualQMLW with kernel='linear'."
         )

@@ -6,21 +6,19 @@ them on the training set.
 """
 
 from collections.abc import Sequence
-from itertools import product
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dualqml._saved_state import (
     DICT,
     NOTHING,
     NUMBER,
-    REPORT_CUBE,
     SCORE,
     TEXT,
     Path,
@@ -31,26 +29,27 @@ from dualqml._saved_state import (
 )
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor, one_blas_thread
 from dualqml._typing import Array, Index
-from dualqml.extractors._coordinates import CoordinateSystem, KernelCoordinates
-from dualqml.extractors._quadratic_features import centred, profile_gallery
-from dualqml.extractors._surrogate import SurrogateFilters
+from dualqml.extractors._coordinates import CoordinateSystem
+from dualqml.extractors._parameter_search import (
+    Candidate,
+    Choice,
+    Grid,
+    is_better,
+    search_parameters,
+)
 from dualqml.extractors.dual_qml import DualQMLClassifier, Rule
-from dualqml.extractors.nearest import class_similarities
-from dualqml.extractors.prepared_samples import PreparedSamples
-from dualqml.extractors.tuning import (
-    RecognitionFold,
-    check_search_results,
-    rank_loss,
-    recognition_folds,
-    search_results,
+from dualqml.extractors.prepared_samples import (
+    MOST_MOVING,
+    PreparedSamples,
+    spread_rows,
 )
-from dualqml.extractors.within_metric import (
-    Descriptor,
-    KernelChoice,
-    WithinMetric,
-    within_spectrum,
-)
+from dualqml.extractors.tuning import check_search_results, search_results
+from dualqml.extractors.within_metric import Descriptor, KernelChoice, WithinMetric
 from dualqml.images.shapes import SizeLike
+
+#: Most pairs of a sample and a class for which rule "cosine" is tried: its profiles
+#: take 200 MB then.
+_MOST_PROFILES = 25_000_000
 
 
 class DualQMLW(ClassifierMixin, SupervisedExtractor):
@@ -204,13 +203,13 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         return self.qml_.predict(coordinates)
 
     def _fit(self, data: Array, codes: Index) -> None:
-        self._fit_samples(self._metric(1.0, 1.0)._prepare(data), codes)
+        moving = spread_rows(codes, MOST_MOVING)
+        self._fit_samples(self._metric(1.0, 1.0)._prepare(data, moving), codes)
 
     def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
         metric = self._metric(self.rho, self.width)
-        self._fit_at(
-            metric, metric._coordinate_system(samples), codes, self.lam, self.rule
-        )
+        system = metric._coordinate_system(samples, codes)
+        self._fit_at(metric, system, codes, self.lam, self.rule)
 
     def _fit_at(
         self,
@@ -279,18 +278,18 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
             same = np.array_equal(part.classes_, self.classes_)
             expect(same, path, name, "has other classes than classes_")
         if metric.kernel_ is not None:
-            found, wanted = qml.dual_coef_.size, metric.kernel_.samples.shape[0]
-            expect_equal(found, wanted, path, "qml_", "training samples", "metric_")
+            found, wanted = metric.kernel_.samples.shape[0], qml.dual_coef_.size
+            expect(found <= wanted, path, "metric_", "has more samples than qml_")
 
 
 class DualQMLWCV(DualQMLW):
-    """DualQML-W with all important parameters chosen by cross-validation.
+    """DualQML-W with all important parameters chosen on the training set.
 
-    The weight of the prior, lambda, the decision rule and the width of the kernel
-    are chosen for the lowest loss: the mean logarithm of the rank of the true class
-    of held-out training samples. All folds share the kernel and the tangents. In
-    each fold, all values of rho share one eigenproblem, and a closed form that
-    behaves in a similar way replaces QML. The final model is exact.
+    The weight of the prior, lambda, the decision rule, the width of the kernel and the
+    input are chosen for the lowest loss: the mean logarithm of the rank of the true
+    class of training samples that are left out, one at a time. Nothing is fitted for
+    a left-out sample. What it changes in the metric and in the classifier has a closed
+    form, in which linear filters replace QML. The final model is exact.
 
     This is the estimator to try first.
 
@@ -298,13 +297,18 @@ class DualQMLWCV(DualQMLW):
 
     Parameters
     ----------
-    rhos : array-like of shape (n_rhos,), default=(0.01, 0.1, 0.5, 5.0, 30.0)
+    rhos : array-like of shape (n_rhos,), default=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, \
+3.0, 10.0, 30.0)
         Weights of the prior to try.
-    lams : array-like of shape (n_lams,), default=(0.03, 0.17, 1.0)
-        Values of lambda to try.
+    lams : array-like of shape (n_lams,), default=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+        Values of lambda to try. Not all pairs are tried: the search starts with every
+        second rho and the middle lambda, and then tries the values next to the best
+        until they are worse.
     rules : sequence of {"cosine", "max"}, default=("cosine", "max")
         Decision rules to try, see :class:`DualQMLW`. The last rule is chosen unless
-        another one is better by more than one standard error.
+        another one is better by more than one standard error. "cosine" is not tried
+        for more than 25 million pairs of a sample and a class, as it keeps a number
+        for each pair, unless it is the only rule.
     own_weight : float, default=0.5
         Factor of the feature of its own class, for training samples (rule
         "cosine"), see :class:`DualQMLClassifier`.
@@ -321,14 +325,19 @@ class DualQMLWCV(DualQMLW):
         of at least 8 x 8 pixels.
     kappa : float, default=0.2
         Weight of small affine motions in the prior, from 0 to 1, for images.
-    descriptor : {"local"}, default=None
+    descriptor : {"auto", "local"} or None, default="auto"
         "local" replaces images by their :class:`~dualqml.images.LocalDescriptors`.
+        None uses the rows as they are. "auto" tries both for images (`image_shape` is
+        given), and chooses the descriptors unless the pixels are better by more than
+        one standard error. Rows that are not images are used as they are.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     n_jobs : int, default=None
-        Number of threads over folds, then over groups of classes.
+        Number of threads over groups of classes in the final fit.
     random_state : int, RandomState instance or None, default=None
-        Seed of the folds.
+        Seed of the choice and the order of the samples that are left out.
+    verbose : int, default=0
+        1 prints each step of the fit, 2 also the loss of each candidate.
 
     Attributes
     ----------
@@ -340,18 +349,17 @@ class DualQMLWCV(DualQMLW):
         The chosen rule.
     best_width_ : float
         The chosen width; the first of `widths` if the kernel is linear.
+    best_descriptor_ : str or None
+        The chosen input.
     best_params_ : dict
-        The chosen rule, rho, lam and width, for :class:`DualQMLW`.
+        The chosen rule, rho, lam, width and descriptor, for :class:`DualQMLW`.
     best_score_ : float
-        Minus the mean loss of the chosen parameters on held-out samples; NaN if
-        nothing could be held out.
+        Minus the mean loss of the chosen parameters on left-out samples; NaN if
+        nothing could be left out.
     cv_results_ : dict
-        All candidates, as in :class:`sklearn.model_selection.GridSearchCV`:
-        "params", "mean_test_score" (minus the mean loss) and "rank_test_score".
-    cv_losses_ : ndarray of shape (n_rules, n_rhos, n_lams) or None
-        Mean logarithm of the rank of the true class of held-out samples, over both
-        galleries (see Notes), with the first width. None if every class has one
-        sample, so that nothing could be held out.
+        All candidates that were tried, as in
+        :class:`sklearn.model_selection.GridSearchCV`: "params", "mean_test_score"
+        (minus the mean loss) and "rank_test_score".
     classes_ : ndarray of shape (n_classes,)
         The class labels.
     metric_ : WithinMetric
@@ -370,15 +378,20 @@ class DualQMLWCV(DualQMLW):
 
     Notes
     -----
-    A held-out sample is compared with a gallery in which every class has one sample
-    less, not only the class of the held-out sample. Otherwise classes of different
-    sizes would be compared, and with two samples per class the wrong rule would be
-    chosen. This gallery is smaller than the final one, and needs more
-    regularisation. So rho and lam are chosen, for the chosen rule, by the mean of
-    two losses: with this gallery, and with all samples that are not held out.
+    A left-out sample is compared with a gallery in which every class has one sample
+    less, not only its own class. Otherwise classes of different sizes would be
+    compared, and with two samples per class the wrong rule would be chosen. This
+    gallery is smaller than the final one, and needs more regularisation. So rho and
+    lam are chosen, for the chosen rule, by the mean of two losses: with this gallery,
+    and with all other samples.
 
-    If every class has one sample, nothing can be held out. Then the last of `rules`
-    and the first of `lams` are chosen, and rho has no effect.
+    The search costs a small multiple of a fit, for any number of samples: it uses at
+    most 300 leading coordinates, 1,000 classes, 32 samples of each and about 600
+    left-out samples (one of each class if there are more classes).
+
+    If every class has one sample, nothing can be left out. Then the last of `rules`,
+    the smallest lambda and, for images, the descriptors are chosen, and rho has no
+    effect.
 
     Examples
     --------
@@ -386,8 +399,8 @@ class DualQMLWCV(DualQMLW):
     >>> from dualqml import DualQMLWCV
     >>> X, y = load_digits(return_X_y=True)
     >>> model = DualQMLWCV(image_shape=(8, 8), random_state=0).fit(X[::4], y[::4])
-    >>> model.best_params_
-    {'rule': 'max', 'rho': 0.01, 'lam': 0.03, 'width': 16.0}
+    >>> model.best_rule_, model.best_descriptor_
+    ('max', 'local')
     >>> model.score(X[1::4], y[1::4]) > 0.95
     True
     """
@@ -395,13 +408,15 @@ class DualQMLWCV(DualQMLW):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: constraint
         for name, constraint in DualQMLW._parameter_constraints.items()
-        if name not in ("rho", "lam", "rule", "width")
+        if name not in ("rho", "lam", "rule", "width", "descriptor")
     } | {
         "rhos": ["array-like"],
         "lams": ["array-like"],
         "rules": [tuple, list],
         "widths": ["array-like"],
+        "descriptor": [StrOptions({"auto", "local"}), None],
         "random_state": ["random_state"],
+        "verbose": ["verbose"],
     }
 
     _saved: ClassVar[Saved] = DualQMLW._saved.extended(
@@ -409,27 +424,28 @@ class DualQMLWCV(DualQMLW):
         best_rho_=NUMBER,
         best_rule_=TEXT,
         best_width_=NUMBER,
+        best_descriptor_=TEXT | NOTHING,
         best_params_=DICT,
         best_score_=SCORE,
-        cv_losses_=(REPORT_CUBE | NOTHING).of("n_rules", "n_rhos", "n_lams"),
         cv_results_=DICT,
     )
 
     def __init__(
         self,
         *,
-        rhos: Sequence[float] = (0.01, 0.1, 0.5, 5.0, 30.0),
-        lams: Sequence[float] = (0.03, 0.17, 1.0),
+        rhos: Sequence[float] = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+        lams: Sequence[float] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
         rules: Sequence[Rule] = ("cosine", "max"),
         own_weight: float = 0.5,
         kernel: KernelChoice = "auto",
         widths: Sequence[float] = (16.0, 4.0),
         image_shape: SizeLike | None = None,
         kappa: float = 0.2,
-        descriptor: Descriptor | None = None,
+        descriptor: Literal["auto"] | Descriptor | None = "auto",
         tol: float = 1e-6,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
     ) -> None:
         self.rhos = rhos
         self.lams = lams
@@ -443,152 +459,144 @@ class DualQMLWCV(DualQMLW):
         self.tol = tol
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
+
+    def _fit(self, data: Array, codes: Index) -> None:
+        moving = spread_rows(codes, MOST_MOVING)
+        samples = {
+            descriptor: self._metric(1.0, 1.0, descriptor)._prepare(data, moving)
+            for descriptor in self._descriptors()
+        }
+        self._fit_inputs(samples, codes)
 
     def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
-        rhos = _positive_values("rhos", self.rhos)
-        lams = _positive_values("lams", self.lams)
+        (descriptor,) = self._descriptors()
+        self._fit_inputs({descriptor: samples}, codes)
+
+    def _fit_inputs(
+        self, inputs: dict[Descriptor | None, PreparedSamples], codes: Index
+    ) -> None:
+        """Choose the parameters and one of several inputs, and fit the model."""
+        grid = self._grid(codes)
+        if np.bincount(codes).max() > 1:
+            descriptor, choice = self._chosen(inputs, codes, grid)
+            best, system = choice.best, choice.system
+        else:
+            # With one sample per class nothing is left out, and nothing is tried.
+            descriptor = list(inputs)[-1]
+            best = Candidate(
+                grid.rules[-1],
+                float(grid.rhos[0]),
+                float(grid.lams[0]),
+                float(grid.widths[0]),
+            )
+            metric = self._metric(best.rho, best.width, descriptor)
+            system = metric._coordinate_system(inputs[descriptor], codes)
+            self._keep_results([(descriptor, best)], [np.nan], descriptor, best)
+        self._report(1, f"chosen: {self.best_params_}; fitting the final model")
+        metric = self._metric(best.rho, best.width, descriptor)
+        self._fit_at(metric, system, codes, best.lam, best.rule)
+
+    def _chosen(
+        self,
+        inputs: dict[Descriptor | None, PreparedSamples],
+        codes: Index,
+        grid: Grid,
+    ) -> tuple[Descriptor | None, Choice]:
+        """Search the parameters for each input, and choose an input."""
+        # The same samples are left out for each input.
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        choices: dict[Descriptor | None, Choice] = {}
+        tried: list[tuple[Descriptor | None, Candidate]] = []
+        losses: list[float] = []
+        for descriptor, samples in inputs.items():
+            name = "rows as they are" if descriptor is None else descriptor
+            self._report(1, f"choosing parameters on {len(codes)} samples, {name}")
+            metric = self._metric(1.0, float(grid.widths[0]), descriptor)
+            with one_blas_thread():
+                choice = search_parameters(
+                    metric._coordinate_system(samples, codes),
+                    codes,
+                    grid,
+                    kappa=self.kappa,
+                    own_weight=self.own_weight,
+                    random_state=np.random.RandomState(seed),
+                    report=lambda text: self._report(2, text),
+                )
+            choices[descriptor] = choice
+            tried += [(descriptor, candidate) for candidate in choice.tried]
+            losses += choice.losses
+        # The last input, unless another one is better by more than a standard error.
+        *others, chosen = choices
+        for descriptor in reversed(others):
+            losses_here = choices[descriptor].by_probe
+            if is_better(losses_here, choices[chosen].by_probe, 1.0):
+                chosen = descriptor
+        self._keep_results(tried, losses, chosen, choices[chosen].best)
+        return chosen, choices[chosen]
+
+    def _keep_results(
+        self,
+        tried: list[tuple[Descriptor | None, Candidate]],
+        losses: list[float],
+        descriptor: Descriptor | None,
+        best: Candidate,
+    ) -> None:
+        """Set the attributes that tell what was tried and chosen."""
+        self.best_rule_, self.best_rho_ = best.rule, best.rho
+        self.best_lam_, self.best_width_ = best.lam, best.width
+        self.best_descriptor_ = descriptor
+        candidates = [c.params | {"descriptor": name} for name, c in tried]
+        scores = -np.array(losses)
+        self.best_params_ = best.params | {"descriptor": descriptor}
+        self.cv_results_ = search_results(candidates, scores)
+        self.best_score_ = float(scores[candidates.index(self.best_params_)])
+
+    def _descriptors(self) -> list[Descriptor | None]:
+        """The inputs to try; the last one is preferred."""
+        if self.descriptor != "auto":
+            return [self.descriptor]
+        return [None] if self.image_shape is None else [None, "local"]
+
+    def _grid(self, codes: Index) -> Grid:
+        """The values to try, checked."""
+        rhos = np.sort(_positive_values("rhos", self.rhos))
+        lams = np.sort(_positive_values("lams", self.lams))
         widths = _positive_values("widths", self.widths)
         if not self.rules or any(rule not in ("cosine", "max") for rule in self.rules):
             raise ValueError(
                 "rules must name at least one of 'cosine' and 'max', got "
                 f"{self.rules!r}"
             )
-        system = self._metric(1.0, widths[0])._coordinate_system(samples)
-        self.cv_losses_ = None
-        self.best_rule_ = self.rules[-1]
-        self.best_rho_, self.best_lam_ = float(rhos[0]), float(lams[0])
-        self.best_width_ = float(widths[0])
-        tried: list[tuple[Rule, float, float, float]] = []
-        scores: list[float] = []
-        if np.bincount(codes).max() > 1:
-            folds = recognition_folds(codes, self.random_state)
-            losses = self._losses(system, codes, folds, self.rules, rhos, lams)
-            self.cv_losses_ = losses.mean(axis=(0, -1))
-            tried += product(self.rules, rhos, lams, widths[:1])
-            scores += (-self.cv_losses_).ravel().tolist()
-            rule = _preferred_rule(losses[0])
-            rule_losses = self.cv_losses_[rule]
-            lowest_at = np.unravel_index(rule_losses.argmin(), rule_losses.shape)
-            i, j = (int(k) for k in lowest_at)
-            self.best_rule_ = self.rules[rule]
-            self.best_rho_, self.best_lam_ = float(rhos[i]), float(lams[j])
-            lowest, nearby = rule_losses[i, j], rhos[max(i - 1, 0) : i + 2]
-            for width in widths[1:]:
-                if not isinstance(system, KernelCoordinates):
-                    break
-                other = system.at_width(width / self.best_width_)
-                found = self._losses(
-                    other, codes, folds, [self.best_rule_], nearby, lams[[j]]
-                ).mean(axis=(0, -1))[0, :, 0]
-                tried += product([self.best_rule_], nearby, lams[[j]], [width])
-                scores += (-found).tolist()
-                if found.min() < lowest:
-                    lowest, system = found.min(), other
-                    self.best_width_ = float(width)
-                    self.best_rho_ = float(nearby[found.argmin()])
-        best = (self.best_rule_, self.best_rho_, self.best_lam_, self.best_width_)
-        self.best_params_ = _candidate_params(*best)
-        # With one sample per class nothing is held out, and nothing is tried.
-        candidates = [_candidate_params(*candidate) for candidate in tried or [best]]
-        mean_scores = np.array(scores or [np.nan])
-        self.cv_results_ = search_results(candidates, mean_scores)
-        self.best_score_ = float(mean_scores[candidates.index(self.best_params_)])
-        metric = self._metric(self.best_rho_, self.best_width_)
-        self._fit_at(metric, system, codes, self.best_lam_, self.best_rule_)
+        rules = list(dict.fromkeys(self.rules))
+        if codes.size * self.classes_.size > _MOST_PROFILES and "max" in rules:
+            rules = ["max"]
+        return Grid(rhos, lams, rules, widths)
 
-    def _losses(
+    def _metric(
         self,
-        system: CoordinateSystem,
-        codes: Index,
-        folds: Sequence[RecognitionFold],
-        rules: Sequence[Rule],
-        rhos: Array,
-        lams: Array,
-    ) -> Array:
-        """Losses by gallery, rule, rho, lam and held-out sample."""
-        with one_blas_thread():
-            parts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(self._fold_losses)(system, codes, fold, rules, rhos, lams)
-                for fold in folds
-            )
-        return np.concatenate(parts, axis=-1)
-
-    def _fold_losses(
-        self,
-        system: CoordinateSystem,
-        codes: Index,
-        fold: RecognitionFold,
-        rules: Sequence[Rule],
-        rhos: Array,
-        lams: Array,
-    ) -> Array:
-        """Losses of the held-out samples of a fold."""
-        learnt = system.learnt_from(fold.train)
-        spectrum = within_spectrum(learnt, codes[fold.train], self.kappa)
-        training = learnt.training @ spectrum.directions
-        probes = system.coordinates_of(learnt, fold.train, fold.held_out)
-        probes = probes @ spectrum.directions
-        true = codes[fold.held_out]
-        losses = np.empty((2, len(rules), rhos.size, lams.size, true.size))
-        for i, rho in enumerate(rhos):
-            whitened = spectrum.whitened(training, rho)
-            whitened_probes = spectrum.whitened(probes, rho)
-            for g, gallery in enumerate(fold.galleries):
-                own = codes[gallery]
-                known = whitened[np.searchsorted(fold.train, gallery)]
-                filters = SurrogateFilters(known, whitened_probes, own)
-                for j, lam in enumerate(lams):
-                    responses = filters.responses(lam)
-                    for r, rule in enumerate(rules):
-                        scores = self._scores(rule, *responses, own)
-                        # Where there is no second gallery, the first counts twice.
-                        losses[g:, r, i, j] = rank_loss(scores, true)
-        return losses
-
-    def _scores(self, rule: Rule, training: Array, probes: Array, own: Index) -> Array:
-        """Scores of all classes from the responses of the filters of all classes."""
-        if rule == "max":
-            return probes
-        profiles, mean = profile_gallery(
-            training, own, own_weight=self.own_weight, centre=True
+        rho: float,
+        width: float,
+        descriptor: Literal["auto"] | Descriptor | None = "auto",
+    ) -> WithinMetric:
+        if descriptor == "auto":
+            (descriptor,) = self._descriptors()
+        return WithinMetric(
+            rho=rho,
+            kernel=self.kernel,
+            width=width,
+            image_shape=self.image_shape,
+            kappa=self.kappa,
+            descriptor=descriptor,
         )
-        return class_similarities(centred(probes, mean), profiles, own, probes.shape[1])
+
+    def _report(self, level: int, text: str) -> None:
+        if self.verbose >= level:
+            print(f"[{type(self).__name__}] {text}")
 
     def _check_saved(self, path: Path) -> None:
         super()._check_saved(path)
         check_search_results(self.cv_results_, path)
-
-
-def _candidate_params(
-    rule: Rule, rho: float, lam: float, width: float
-) -> dict[str, Any]:
-    return {"rule": rule, "rho": float(rho), "lam": float(lam), "width": float(width)}
-
-
-def _preferred_rule(losses: Array) -> int:
-    """The last rule, unless another one is better by more than one standard error.
-
-    Parameters
-    ----------
-    losses : ndarray of shape (n_rules, n_rhos, n_lams, n_probes)
-        Losses of the probes. Each rule is judged at its best rho and lam.
-
-    Returns
-    -------
-    int
-        Index of the rule.
-    """
-    means = losses.mean(axis=-1)
-    at_best = [
-        own[np.unravel_index(mean.argmin(), mean.shape)]
-        for own, mean in zip(losses, means, strict=True)
-    ]
-    chosen = len(at_best) - 1
-    for rule in reversed(range(chosen)):
-        gain = at_best[chosen] - at_best[rule]
-        if gain.mean() > gain.std() / np.sqrt(gain.size):
-            chosen = rule
-    return chosen
 
 
 def _positive_values(name: str, values: Sequence[float]) -> Array:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dualqml._linalg import gram_distances, squared_distances
+from dualqml._linalg import squared_distances
 from dualqml._saved_state import (
     MATRIX,
     NUMBER,
@@ -102,9 +102,10 @@ class CentredKernel:
     origin : ndarray of shape (d,)
         A vector that is subtracted from all samples first.
     samples : ndarray of shape (n_train, d)
-        The training samples, mapped and minus the origin.
+        The training samples that others are compared with, mapped and minus the
+        origin.
     row_means : ndarray of shape (n_train,)
-        Mean kernel value of each training sample.
+        Mean kernel value of all training samples with each of them.
     """
 
     _saved: ClassVar[Saved] = Saved(
@@ -197,7 +198,8 @@ def centred_kernel(
     *,
     width: float,
     image_shape: SizeLike | None,
-    gram: Array | None = None,
+    landmarks: Index | None = None,
+    distances: Array | None = None,
 ) -> tuple[CentredKernel, Array]:
     """Make the centred kernel of training samples.
 
@@ -212,16 +214,18 @@ def centred_kernel(
         The s2 of "rbf", in units of the median squared distance of the samples.
     image_shape : sequence of int or None
         Height and width of the images, for "igo".
-    gram : ndarray of shape (n_samples, n_samples), optional
-        Scalar products of the samples minus any common vector, if they are known;
-        for "rbf".
+    landmarks : ndarray of int, optional
+        Samples that all samples are compared with; all of them if not given.
+    distances : ndarray of shape (n_samples, n_landmarks), optional
+        Squared distances of the samples and the landmarks, if they are known; for
+        "rbf".
 
     Returns
     -------
     kernel : CentredKernel
         The kernel.
-    values : ndarray of shape (n_samples, n_samples)
-        The kernel of all pairs of training samples, not centred.
+    values : ndarray of shape (n_samples, n_landmarks)
+        The kernel of the training samples and the landmarks, not centred.
 
     Raises
     ------
@@ -249,17 +253,17 @@ def centred_kernel(
     # the mean is large. Orientations are bounded and do not need it.
     origin = np.zeros_like(mean) if name == "igo" else mean
     samples = mapped if name == "igo" else centred
+    known = samples if landmarks is None else samples[landmarks]
     bandwidth = 1.0
     if name == "rbf":
-        if gram is None:
-            distances = squared_distances(samples, samples)
-        else:
-            distances = gram_distances(gram)
-        bandwidth = width * median_of_pairs(distances)
+        if distances is None:
+            distances = squared_distances(samples, known)
+        among = distances if landmarks is None else distances[landmarks]
+        bandwidth = width * median_of_pairs(among)
         values = np.exp(distances / (-2.0 * bandwidth))
     else:
-        values = samples @ samples.T
-    kernel = CentredKernel(name, shape, bandwidth, origin, samples, values.mean(axis=0))
+        values = samples @ known.T
+    kernel = CentredKernel(name, shape, bandwidth, origin, known, values.mean(axis=0))
     return kernel, values
 
 

@@ -123,7 +123,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "DualQML (max)": _dual_qml("max"),
         "DualQML": _dual_qml("cosine"),
-        "DualQML-W": Method(DualQMLWCV, metric=None, preprocessing="unit-norm"),
+        "DualQML-W": Method(
+            DualQMLWCV, {"descriptor": None}, metric=None, preprocessing="unit-norm"
+        ),
     }
 )
 

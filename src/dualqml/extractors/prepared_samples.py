@@ -20,9 +20,15 @@ from dualqml._typing import Array, Index
 if TYPE_CHECKING:
     from dualqml.extractors.dual_qml_w import DualQMLW
 
+#: Most samples whose motions are followed. Their scatter is a mean over samples, and
+#: more of them hardly change it.
+MOST_MOVING = 256
 #: Number of blocks along each side of the matrices of pairs. Adding or removing a
 #: person changes one row and one column of blocks, which is an eighth of the work.
 _N_BUCKETS = 16
+
+#: Most samples whose products of all pairs are kept.
+_MOST_CACHED = 3000
 
 #: Smallest ratio of the variance of the samples to their mean square. If it is smaller,
 #: products of samples that are not centred would lose too many digits.
@@ -31,6 +37,28 @@ _LEAST_VARIANCE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class SampleProducts:
+    """Scalar products of training samples with landmarks, which are some of them.
+
+    Attributes
+    ----------
+    gram : ndarray of shape (n_samples, n_landmarks)
+        Scalar products of the samples, minus any common vector.
+    slopes : ndarray of shape (n_motions, n_moving, n_landmarks)
+        Derivatives of some rows of `gram` by each motion of their samples.
+    squares : ndarray of shape (n_samples,)
+        Squared norms of the samples, minus the same vector.
+    own_slopes : ndarray of shape (n_motions, n_moving)
+        Half the derivatives of `squares` by each motion.
+    """
+
+    gram: Array
+    slopes: Array
+    squares: Array
+    own_slopes: Array
+
+
+@dataclass(frozen=True, eq=False)
+class AllProducts:
     """Scalar products of all pairs of training samples.
 
     Attributes
@@ -44,10 +72,20 @@ class SampleProducts:
     gram: Array
     slopes: Array
 
-    def take(self, rows: Index) -> "SampleProducts":
+    def take(self, rows: Index) -> "AllProducts":
         """The products of some of the samples."""
-        return SampleProducts(
+        return AllProducts(
             self.gram[rows[:, None], rows], self.slopes[:, rows[:, None], rows]
+        )
+
+    def with_landmarks(self, landmarks: Index, moving: Index) -> SampleProducts:
+        """The products with some of the samples."""
+        everyone = landmarks.size == len(self.gram)
+        return SampleProducts(
+            self.gram if everyone else self.gram[:, landmarks],
+            self.slopes[:, moving[:, None], landmarks],
+            np.diagonal(self.gram),
+            self.slopes[:, moving, moving],
         )
 
 
@@ -59,25 +97,30 @@ class PreparedSamples:
     ----------
     inputs : ndarray of shape (n_samples, d)
         Pixels, descriptors or vectors, at unit norm.
-    tangents : ndarray of shape (n_motions, n_samples, d) or None
-        How each sample changes with each motion; None if they are not images.
+    tangents : ndarray of shape (n_motions, n_moving, d) or None
+        How samples change with each motion; None if they are not images.
     n_features : int
         Number of features of the samples before they were prepared.
-    known_products : SampleProducts or None
+    moving : ndarray of shape (n_moving,) or None
+        The samples that have tangents, in ascending order; None means all.
+    known_products : AllProducts or None
         Scalar products of all pairs, if they are known already.
     """
 
     inputs: Array
     tangents: Array | None
     n_features: int
-    known_products: SampleProducts | None = None
+    moving: Index | None = None
+    known_products: AllProducts | None = None
 
     def take(self, rows: Index) -> "PreparedSamples":
-        """Some of the samples."""
+        """Some of the samples; all must have tangents, or none."""
         tangents = None if self.tangents is None else self.tangents[:, rows]
         known = self.known_products
         products = None if known is None else known.take(rows)
-        return PreparedSamples(self.inputs[rows], tangents, self.n_features, products)
+        return PreparedSamples(
+            self.inputs[rows], tangents, self.n_features, known_products=products
+        )
 
     @classmethod
     def joined(cls, parts: Sequence["PreparedSamples"]) -> "PreparedSamples":
@@ -89,16 +132,40 @@ class PreparedSamples:
             parts[0].n_features,
         )
 
-    def products(self) -> SampleProducts:
-        """Scalar products of all pairs, computed unless they are known."""
+    def moved(self, rows: Index) -> Array | None:
+        """Tangents of some samples, of shape (n_motions, n_rows, d)."""
+        if self.tangents is None:
+            return None
+        places = rows if self.moving is None else np.searchsorted(self.moving, rows)
+        return self.tangents[:, places]
+
+    def products(self, landmarks: Index, moving: Index) -> SampleProducts:
+        """Scalar products with landmarks, computed unless they are known.
+
+        Parameters
+        ----------
+        landmarks : ndarray of shape (n_landmarks,)
+            Samples to multiply all samples with.
+        moving : ndarray of shape (n_moving,)
+            Samples whose tangents are multiplied with the landmarks.
+
+        Returns
+        -------
+        SampleProducts
+            The products; no slopes without tangents.
+        """
         if self.known_products is not None:
-            return self.known_products
+            return self.known_products.with_landmarks(landmarks, moving)
         # The mean has no information, and would cost digits.
         centred = self.inputs - self.inputs.mean(axis=0)
-        gram = centred @ centred.T
-        if self.tangents is None:
-            return SampleProducts(gram, np.empty((0, *gram.shape)))
-        return SampleProducts(gram, self.tangents @ centred.T)
+        others = centred[landmarks]
+        gram = centred @ others.T
+        tangents = self.moved(moving)
+        if tangents is None:
+            tangents = np.empty((0, moving.size, others.shape[1]))
+        own = np.einsum("kij,ij->ki", tangents, centred[moving])
+        squares = np.einsum("ij,ij->i", centred, centred)
+        return SampleProducts(gram, tangents @ others.T, squares, own)
 
     def _inputs_and_tangents(self) -> Array:
         """The samples and then their tangents, one per row."""
@@ -106,6 +173,28 @@ class PreparedSamples:
         if self.tangents is not None:
             rows = np.concatenate([rows, *self.tangents])
         return rows
+
+
+def spread_rows(codes: Index, most: int) -> Index:
+    """Choose samples from all classes alike.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        Classes of the samples.
+    most : int
+        Largest number of samples to choose.
+
+    Returns
+    -------
+    ndarray of int
+        All samples, or as many as asked for, in ascending order.
+    """
+    if codes.size <= most:
+        return np.arange(codes.size)
+    # Sorted by class, samples at equal distances come from all classes.
+    places = np.linspace(0, codes.size - 1, most).round().astype(np.intp)
+    return np.sort(np.argsort(codes, kind="stable")[places])
 
 
 class ProductCache:
@@ -159,10 +248,10 @@ class ProductCache:
         if mean_square - float(gram.mean()) < _LEAST_VARIANCE * mean_square:
             whole = PreparedSamples.joined(list(parts.values()))
             return whole.take(order), order
-        known = SampleProducts(gram, products[1:])
+        known = AllProducts(gram, products[1:])
         inputs = np.concatenate([part.inputs for part in parts.values()])[order]
         n_features = next(iter(parts.values())).n_features
-        return PreparedSamples(inputs, None, n_features, known), order
+        return PreparedSamples(inputs, None, n_features, known_products=known), order
 
     def _update(self, parts: Mapping[str, PreparedSamples]) -> None:
         """Compute the blocks of all buckets that have changed."""
@@ -214,7 +303,9 @@ def prepare_samples(model: "DualQMLW", X: ArrayLike) -> PreparedSamples:
         Samples for `fit_prepared`. They can be joined, and some can be taken.
     """
     model._validate_params()
-    return model._metric(1.0, 1.0)._prepare(check_array(X, dtype=np.float64))
+    data = check_array(X, dtype=np.float64)
+    # Any of these samples may be followed once they are joined with others.
+    return model._metric(1.0, 1.0)._prepare(data, np.arange(len(data)))
 
 
 def needs_products(model: "DualQMLW", n_samples: int, n_inputs: int) -> bool:
@@ -234,7 +325,8 @@ def needs_products(model: "DualQMLW", n_samples: int, n_inputs: int) -> bool:
     bool
         If False, `fit_prepared` needs the tangents.
     """
-    return model._metric(1.0, 1.0)._uses_products(n_samples, n_inputs)
+    uses_products = model._metric(1.0, 1.0)._uses_products(n_samples, n_inputs)
+    return uses_products and n_samples <= _MOST_CACHED
 
 
 def fit_prepared(

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.linalg import cholesky, eigh, qr, solve_triangular
+from scipy.linalg import eigh, solve_triangular
 from scipy.linalg.lapack import dpotrf
 
 from dualqml._linalg import unit_rows, within_contrasts
@@ -24,14 +24,18 @@ from dualqml._saved_state import (
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor
 from dualqml._typing import Array, Index
 from dualqml.extractors._coordinates import (
+    Coordinates,
     CoordinateSystem,
     GramCoordinates,
     InputCoordinates,
     KernelCoordinates,
-    LearntCoordinates,
 )
 from dualqml.extractors.kernels import CentredKernel, check_kernel_coefficients
-from dualqml.extractors.prepared_samples import PreparedSamples
+from dualqml.extractors.prepared_samples import (
+    MOST_MOVING,
+    PreparedSamples,
+    spread_rows,
+)
 from dualqml.images.descriptors import local_descriptors
 from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
 from dualqml.images.tangents import tangent_features, tangent_images
@@ -40,7 +44,10 @@ KernelChoice = Literal["auto", "rbf", "linear"]
 Descriptor = Literal["local"]
 
 #: Largest number of samples for which kernel="auto" is "rbf".
-_MOST_KERNEL_SAMPLES = 3000
+_MOST_KERNEL_SAMPLES = 20_000
+
+#: Without a kernel, principal components are used up to this number of inputs.
+_MOST_INPUTS = 1280
 
 #: For a smaller weight, a sum with the prior would lose too many digits of the prior.
 _LEAST_RHO = 1e-7
@@ -71,9 +78,8 @@ class WithinMetric(SupervisedExtractor):
         Weight of the prior relative to the within-class scatter.
     kernel : {"auto", "rbf", "linear"}, default="auto"
         Coordinates of the kernel ``exp(-|x - y|^2 / (2 s2))`` or of the samples as
-        they are. The kernel is a little better, but needs time and memory for a
-        matrix of all pairs of samples. "auto" is "rbf" up to 3000 samples, then
-        "linear".
+        they are. The kernel is a little better, and takes more time. "auto" is "rbf"
+        up to 20,000 samples, then "linear".
     width : float, default=16.0
         The s2 of "rbf", in units of the median squared distance between
         training samples. The default is wide: the kernel is nearly linear.
@@ -113,6 +119,12 @@ class WithinMetric(SupervisedExtractor):
     -----
     With one sample per class there is no within-class scatter. Then only the prior
     is used, and rho has no effect.
+
+    Time and memory grow linearly with the number of samples. From 1,280 samples on
+    (1,000 for vectors of up to 400 features) the kernel compares all samples with that
+    many landmarks, which are chosen from all classes alike, and not with all samples.
+    For vectors of up to 400 features the leading 400 coordinates of the kernel are
+    kept. The motions of at most 256 images are followed.
 
     Examples
     --------
@@ -167,7 +179,8 @@ class WithinMetric(SupervisedExtractor):
         return int(self.mean_.size)
 
     def _fit(self, data: Array, codes: Index) -> None:
-        self._learn(self._coordinate_system(self._prepare(data)), codes)
+        samples = self._prepare(data, spread_rows(codes, MOST_MOVING))
+        self._learn(self._coordinate_system(samples, codes), codes)
 
     def _learn(self, system: CoordinateSystem, codes: Index) -> Array:
         """Learn from the coordinates of the training samples.
@@ -184,18 +197,18 @@ class WithinMetric(SupervisedExtractor):
         ndarray of shape (n_samples, n_components)
             Features of the training samples.
         """
-        learnt = system.learnt_from(np.arange(codes.size))
         training, coefficients = whitened_at(
-            learnt, codes, kappa=self.kappa, rho=self.rho
+            system.coordinates(), codes, kappa=self.kappa, rho=self.rho
         )
         self.kernel_ = self.mean_ = None
         if isinstance(system, KernelCoordinates):
             self.kernel_ = system.kernel
         elif isinstance(system, GramCoordinates):
             self.mean_ = system.mean
-            coefficients = system.centred.T @ coefficients
+            coefficients = system.landmark_deviations.T @ coefficients
         else:
-            self.mean_ = learnt.origin
+            assert isinstance(system, InputCoordinates)
+            self.mean_ = system.mean
         self.coefficients_ = coefficients
         return unit_rows(training)
 
@@ -221,13 +234,15 @@ class WithinMetric(SupervisedExtractor):
     def _shape(self, n_features: int) -> ImageShape:
         return resolved_shape(self.image_shape, n_features, without="descriptor=None")
 
-    def _prepare(self, data: Array) -> PreparedSamples:
+    def _prepare(self, data: Array, moving: Index) -> PreparedSamples:
         """Compute what does not depend on the other training samples.
 
         Parameters
         ----------
         data : ndarray of shape (n_samples, n_features)
             Training samples.
+        moving : ndarray of shape (n_moving,)
+            Samples whose motions are followed if they are images, in ascending order.
 
         Returns
         -------
@@ -242,38 +257,47 @@ class WithinMetric(SupervisedExtractor):
         if images:
             shape = self._shape(data.shape[1])
             if self.kappa > 0.0 and self.descriptor is None:
-                tangents = tangent_images(rows, shape)
+                tangents = tangent_images(rows[moving], shape)
             elif self.kappa > 0.0:
-                tangents = tangent_features(data, shape, self._inputs)
-        return PreparedSamples(rows, tangents, data.shape[1])
+                tangents = tangent_features(data[moving], shape, self._inputs)
+        everyone = moving.size == len(data)
+        return PreparedSamples(
+            rows, tangents, data.shape[1], moving=None if everyone else moving
+        )
 
-    def _coordinate_system(self, samples: PreparedSamples) -> CoordinateSystem:
+    def _coordinate_system(
+        self, samples: PreparedSamples, codes: Index
+    ) -> CoordinateSystem:
         """Compute the coordinate system of training samples.
 
         Parameters
         ----------
         samples : PreparedSamples
             From :meth:`_prepare`.
+        codes : ndarray of shape (n_samples,)
+            Their classes.
 
         Returns
         -------
         CoordinateSystem
-            The part of the computation that all folds and all rho share.
+            The part of the computation that does not depend on rho.
         """
         n_samples, n_inputs = samples.inputs.shape
         if not self._uses_products(n_samples, n_inputs):
-            return InputCoordinates(samples)
+            return InputCoordinates(samples, codes)
         if self._has_kernel(n_samples):
-            return KernelCoordinates(samples, width=self.width)
-        return GramCoordinates(samples)
+            return KernelCoordinates(samples, codes, width=self.width)
+        return GramCoordinates(samples, codes)
 
     def _has_kernel(self, n_samples: int) -> bool:
         few = n_samples <= _MOST_KERNEL_SAMPLES
         return self.kernel == "rbf" or (self.kernel == "auto" and few)
 
     def _uses_products(self, n_samples: int, n_inputs: int) -> bool:
-        """Whether the coordinate system uses products of all pairs of samples."""
-        return self._has_kernel(n_samples) or n_samples <= n_inputs
+        """Whether the coordinate system uses products of pairs of samples."""
+        # Principal components of very many features would take too much time.
+        many_features = n_inputs > _MOST_INPUTS
+        return self._has_kernel(n_samples) or many_features or n_samples <= n_inputs
 
     def _check_saved(self, path: Path) -> None:
         """Raise if kernel, mean and coefficients do not fit the inputs."""
@@ -295,13 +319,13 @@ class WithinMetric(SupervisedExtractor):
 
 
 def whitened_at(
-    learnt: LearntCoordinates, codes: Index, *, kappa: float, rho: float
+    coordinates: Coordinates, codes: Index, *, kappa: float, rho: float
 ) -> tuple[Array, Array]:
     """Whiten the training samples and the projector in the metric of one rho.
 
     Parameters
     ----------
-    learnt : LearntCoordinates
+    coordinates : Coordinates
         Coordinates of the training samples.
     codes : ndarray of shape (n_train,)
         Their classes, each class with at least one sample.
@@ -319,14 +343,14 @@ def whitened_at(
     """
     factor = None
     if rho >= _LEAST_RHO:
-        factor = _metric_factor(learnt, codes, kappa, rho)
+        factor = _metric_factor(coordinates, codes, kappa, rho)
     if factor is None:
-        spectrum = within_spectrum(learnt, codes, kappa)
+        spectrum = within_spectrum(coordinates, codes, kappa)
         scaled = spectrum.directions / np.sqrt(spectrum.variances + rho)
-        return learnt.training @ scaled, learnt.projector @ scaled
+        return coordinates.training @ scaled, coordinates.projector @ scaled
     training, coefficients = (
         solve_triangular(factor, rows.T, lower=True, check_finite=False).T
-        for rows in (learnt.training, learnt.projector)
+        for rows in (coordinates.training, coordinates.projector)
     )
     return training, coefficients
 
@@ -341,26 +365,26 @@ class WithinSpectrum:
         The eigenvalues w, in ascending order.
     directions : ndarray of shape (d, d)
         The eigenvectors E, one per column: E'BE = I and E'S_w E = diag(w).
+    scale : float
+        S_w is the scatter of the deviations from class means times this number; zero
+        if no class varies.
     """
 
     variances: Array
     directions: Array
-
-    def whitened(self, projected: Array, rho: float) -> Array:
-        """Rows E'a transformed to the metric S_w + rho B, at unit norm."""
-        return unit_rows(projected / np.sqrt(self.variances + rho))
+    scale: float
 
 
 def within_spectrum(
-    learnt: LearntCoordinates, codes: Index, kappa: float
+    coordinates: Coordinates, codes: Index, kappa: float
 ) -> WithinSpectrum:
     """Solve the generalised eigenproblem that all values of rho share.
 
     Parameters
     ----------
-    learnt : LearntCoordinates
+    coordinates : Coordinates
         Coordinates of the training samples.
-    codes : ndarray of shape (n_train,)
+    codes : ndarray of shape (n_samples,)
         Their classes, each class with at least one sample.
     kappa : float
         Weight of the tangents in the prior, if there are any.
@@ -370,77 +394,54 @@ def within_spectrum(
     WithinSpectrum
         The spectrum. All variances are zero if no class varies.
     """
-    contrasts = _unit_contrasts(learnt.training, codes)
-    size = contrasts.shape[1]
-    if not _has_motions(learnt, kappa):
-        variances, directions = np.linalg.eigh(size * (contrasts.T @ contrasts))
-        directions *= np.sqrt(size)
+    contrasts, scale = _unit_contrasts(coordinates.training, codes)
+    within = contrasts.T @ contrasts
+    if not _has_motions(coordinates, kappa):
+        variances, directions = np.linalg.eigh(coordinates.n_directions * within)
+        directions *= np.sqrt(coordinates.n_directions)
     else:
-        prior = _prior(learnt, kappa)
-        if 2 * len(contrasts) <= size:
-            variances, directions = _low_rank_eigh(contrasts, prior)
-        else:
-            variances, directions = eigh(
-                contrasts.T @ contrasts, prior, overwrite_a=True, overwrite_b=True
-            )
-    return WithinSpectrum(np.maximum(variances, 0.0), directions)
+        prior = _prior(coordinates, kappa)
+        variances, directions = eigh(
+            within, prior, overwrite_a=True, overwrite_b=True, check_finite=False
+        )
+    return WithinSpectrum(np.maximum(variances, 0.0), directions, scale)
 
 
 def _metric_factor(
-    learnt: LearntCoordinates, codes: Index, kappa: float, rho: float
+    coordinates: Coordinates, codes: Index, kappa: float, rho: float
 ) -> Array | None:
     """The Cholesky factor of S_rho; None if rounding has made it indefinite."""
-    contrasts = _unit_contrasts(learnt.training, codes)
+    contrasts, _ = _unit_contrasts(coordinates.training, codes)
     metric = contrasts.T @ contrasts
-    if _has_motions(learnt, kappa):
-        metric += rho * _prior(learnt, kappa)
+    if _has_motions(coordinates, kappa):
+        metric += rho * _prior(coordinates, kappa)
     else:
-        metric[np.diag_indices(len(metric))] += rho / len(metric)
+        metric[np.diag_indices(len(metric))] += rho / coordinates.n_directions
     # The matrix is symmetric: its transpose is the same matrix in LAPACK's order.
     factor, failed = dpotrf(metric.T, lower=1, overwrite_a=1)
     return None if failed else np.asarray(factor)
 
 
-def _unit_contrasts(A: Array, codes: Index) -> Array:
-    """Rows H with H'H = S_w, of trace 1; no rows if no class varies."""
+def _unit_contrasts(A: Array, codes: Index) -> tuple[Array, float]:
+    """Rows H with H'H = S_w, of trace 1, and their scale; no rows if no class varies."""
     contrasts = within_contrasts(A, codes)
     total = float(np.vdot(contrasts, contrasts))
     # Because of rounding, contrasts of equal rows are not exactly zero.
     if total <= 1e-20 * np.einsum("ij,ij->", A, A):
-        return contrasts[:0]
+        return contrasts[:0], 0.0
     contrasts /= np.sqrt(total)
-    return contrasts
+    return contrasts, total**-0.5
 
 
-def _has_motions(learnt: LearntCoordinates, kappa: float) -> bool:
-    return learnt.tangent_scatter is not None and kappa > 0.0
+def _has_motions(coordinates: Coordinates, kappa: float) -> bool:
+    return coordinates.tangent_scatter is not None and kappa > 0.0
 
 
-def _prior(learnt: LearntCoordinates, kappa: float) -> Array:
+def _prior(coordinates: Coordinates, kappa: float) -> Array:
     """The prior B, for images."""
-    assert learnt.tangent_scatter is not None
-    prior = kappa * learnt.tangent_scatter
+    assert coordinates.tangent_scatter is not None
+    prior = kappa * coordinates.tangent_scatter
     # With kappa = 1, directions without motions would have no prior.
-    prior[np.diag_indices(len(prior))] += max(1.0 - kappa, 1e-6) / len(prior)
+    share = max(1.0 - kappa, 1e-6)
+    prior[np.diag_indices(len(prior))] += share / coordinates.n_directions
     return np.asarray(prior)
-
-
-def _low_rank_eigh(factor: Array, prior: Array) -> tuple[Array, Array]:
-    """Generalised eigenproblem of F'F relative to the prior, for F with few rows.
-
-    With few samples per class, most directions have no variance within classes, and
-    any basis of these directions can be used. A QR factorisation finds one, and an
-    eigenproblem of the size of the number of rows of F remains.
-    """
-    lower = cholesky(prior, lower=True, overwrite_a=True, check_finite=False)
-    rows = solve_triangular(lower, factor.T, lower=True, check_finite=False)
-    basis, triangle = qr(rows, overwrite_a=True, check_finite=False)
-    rank = len(factor)
-    triangle = triangle[:rank]
-    variances, vectors = np.linalg.eigh(triangle @ triangle.T)
-    # Ascending order: the directions without variance come first.
-    ordered = np.concatenate([basis[:, rank:], basis[:, :rank] @ vectors], axis=1)
-    directions = solve_triangular(
-        lower, ordered, lower=True, trans="T", check_finite=False
-    )
-    return np.concatenate([np.zeros(len(prior) - rank), variances]), directions

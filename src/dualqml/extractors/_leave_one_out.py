@@ -1,0 +1,442 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How well training samples are recognised without themselves, in closed form.
+
+Parameters of DualQML-W are compared by leaving out training samples, one at a time. To
+leave a sample out means that neither the metric nor the classifier has seen it. No
+model is fitted again: all changes are of low rank, and have closed forms.
+
+**Filters in place of QML.** A linear filter has the same conditions as a quadratic
+matrix of QML: its response to every sample of its class is 1, and its energy over all
+other samples, with a small ridge, is minimal. With the whitened samples Z, at unit
+norm, R = (Z'Z + I/lam)^-1 and B_c = Z_c R Z_c', the filter of class c is
+``f_c = R Z_c' B_c^-1 1``. All classes share one factorisation. In recognition, its
+responses are similar to the signed roots of QML at the same lam.
+
+**Leaving out one sample.** Without sample x_i, the within-class scatter loses
+delta delta', where delta is the deviation of x_i from the mean of its n_c samples times
+sqrt(n_c / (n_c - 1)). In the whitened coordinates the metric then is I - uu', with the
+whitened deviation u, and the scatter Z'Z loses z_i z_i'. Both together turn R into::
+
+    R_i = (Z'Z + I/lam - V V')^-1 = R + R V (I - V'R V)^-1 V'R,   V = [z_i, u/sqrt(lam)]
+
+So the response of any filter to the left-out sample is a scalar product with a
+corrected vector R_i z_i, and the filter of its own class needs a small system. The unit
+norms of the sample and of its own class are corrected for the new metric too. Those of
+the other classes are kept: there the change is of second order. Tests compare this
+with real leave-one-out.
+
+**Two galleries.** In the first gallery every class has one sample less, as far as it
+has several: the samples of one *slot* are left out together, one of each class, and
+only the metric keeps those of the other classes. So all classes are treated alike. This
+gallery is smaller than the final one. With two or three samples per class that matters,
+and there is a second gallery of all other samples.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf
+
+from dualqml._linalg import class_means, unit_rows
+from dualqml._typing import Array, Index, Mask
+from dualqml.extractors.tuning import rank_loss
+
+#: Added to the diagonal of the block of each class, relative to the largest trace:
+#: copies of a sample make a block singular, and share a weight with the ridge.
+_COPY_RIDGE = 1e-9
+#: Least value of denominators that are positive without rounding.
+_LEAST_DENOMINATOR = 1e-12
+#: Most classes and most samples of a class that take part in the comparison.
+_MOST_CLASSES, _MOST_PER_CLASS = 1000, 32
+#: About this number of samples is left out in turn, fewer if there are fewer. The
+#: standard error of their mean loss is far below the differences that matter.
+_ENOUGH_PROBES = 400
+#: From this number of samples per class on, one sample less makes little difference, and
+#: there is only one gallery.
+_MANY_PER_CLASS = 4
+#: Bytes of the profiles of some classes that are computed at a time.
+_PROFILE_BYTES = 16_000_000
+
+Rule = Literal["cosine", "max"]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Which samples take part in the comparison, and which are left out in turn.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_samples,)
+        The samples that take part, class after class, those of a class in random
+        order.
+    codes : ndarray of shape (n_samples,)
+        Their classes, 0 to n_classes - 1.
+    index : ndarray of shape (n_classes, largest class)
+        Places of the samples of each class in `rows`, padded with zeros.
+    real : ndarray of bool of shape (n_classes, largest class)
+        Which of them are not padding.
+    n_slots : int
+        The first samples of each class, up to this number, are left out in turn. The
+        only sample of a class is never left out.
+    """
+
+    rows: Index
+    codes: Index
+    index: Index
+    real: Mask
+    n_slots: int
+
+    def left_out(self, slot: int) -> Index:
+        """Classes of which the sample in this place is left out."""
+        return np.flatnonzero(self.real[:, slot] & (self.real.sum(axis=1) > 1))
+
+    def parts(self) -> list[tuple[int, Index, slice]]:
+        """Slots, the classes of their left-out samples, and where these are."""
+        out, start = [], 0
+        for slot in range(self.n_slots):
+            classes = self.left_out(slot)
+            out.append((slot, classes, slice(start, start + classes.size)))
+            start += classes.size
+        return out
+
+    @property
+    def probes(self) -> Index:
+        """Places of the samples that are left out, slot after slot."""
+        return np.concatenate([self.index[c, j] for j, c, _ in self.parts()])
+
+    @property
+    def n_galleries(self) -> int:
+        """Two, or one if one sample less makes no difference."""
+        return 2 if np.median(self.real.sum(axis=1)) < _MANY_PER_CLASS else 1
+
+
+def make_contest(codes: Index, random_state: np.random.RandomState) -> Contest:
+    """Choose the samples that take part.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n_samples,)
+        Classes of all training samples, 0 to n_classes - 1, at least one class with
+        several samples.
+    random_state : RandomState
+        Source of the order of the samples of each class.
+
+    Returns
+    -------
+    Contest
+        All samples, or a bounded number of classes and samples of each.
+    """
+    counts = np.bincount(codes)
+    classes = np.arange(counts.size)
+    if counts.size > _MOST_CLASSES:
+        # Classes of several samples first: the others can only be competitors.
+        by_size = np.argsort(counts < 2, kind="stable")
+        several = by_size[: max(int((counts > 1).sum()), _MOST_CLASSES)]
+        places = np.linspace(0, several.size - 1, _MOST_CLASSES).round()
+        classes = np.sort(several[places.astype(np.intp)])
+    shuffled = random_state.permutation(codes.size)
+    order = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    starts = np.cumsum(counts) - counts
+    sizes = np.minimum(counts[classes], _MOST_PER_CLASS)
+    slots = np.arange(sizes.max())
+    real = slots < sizes[:, None]
+    rows = order[(starts[classes][:, None] + slots)[real]]
+    first = np.cumsum(sizes) - sizes
+    n_several = int((sizes > 1).sum())
+    n_slots = min(int(sizes.max()), -(-_ENOUGH_PROBES // n_several))
+    return Contest(
+        rows,
+        np.repeat(np.arange(classes.size), sizes),
+        np.where(real, first[:, None] + slots, 0),
+        real,
+        n_slots,
+    )
+
+
+class LeaveOneOut:
+    """Losses of left-out samples in one coordinate system.
+
+    Parameters
+    ----------
+    contest : Contest
+        The samples that take part.
+    projected : ndarray of shape (n_samples, d)
+        All training samples in the eigenvectors of the metric, E'a.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
+    variances : ndarray of shape (d,)
+        Eigenvalues w of the within-class scatter relative to the prior.
+    scale : float
+        Factor of the deviations from class means in the within-class scatter.
+    own_weight : float
+        Factor of the response of its own class, for rule "cosine".
+    """
+
+    def __init__(
+        self,
+        contest: Contest,
+        projected: Array,
+        codes: Index,
+        variances: Array,
+        scale: float,
+        *,
+        own_weight: float,
+    ) -> None:
+        self.contest, self.variances, self.own_weight = contest, variances, own_weight
+        means, counts = class_means(projected, codes)
+        self._rows = projected[contest.rows]
+        probes = contest.rows[contest.probes]
+        own = codes[probes]
+        factor = scale * np.sqrt(counts[own] / (counts[own] - 1.0))
+        self._deviations = factor[:, None] * (projected[probes] - means[own])
+
+    def at(self, rho: float) -> "LeaveOneOutAtRho":
+        """The samples in the metric of one rho."""
+        root = np.sqrt(self.variances + rho)
+        return LeaveOneOutAtRho(
+            self.contest, self._rows / root, self._deviations / root, self.own_weight
+        )
+
+
+class LeaveOneOutAtRho:
+    """Losses of left-out samples in one metric.
+
+    Parameters
+    ----------
+    contest : Contest
+        The samples that take part.
+    whitened : ndarray of shape (n_samples, d)
+        The samples of the contest in the metric.
+    deviations : ndarray of shape (n_probes, d)
+        Deviations u of the samples that are left out.
+    own_weight : float
+        Factor of the response of its own class, for rule "cosine".
+    """
+
+    def __init__(
+        self, contest: Contest, whitened: Array, deviations: Array, own_weight: float
+    ) -> None:
+        self.contest, self.own_weight = contest, own_weight
+        self.Z, self.U = unit_rows(whitened), deviations
+        self.gram = self.Z.T @ self.Z
+        # 1 / (1 - u'u): without the sample, squared norms grow by (z'u)^2 times this.
+        rest = 1.0 - np.einsum("ij,ij->i", deviations, deviations)
+        self.growth = 1.0 / np.maximum(rest, _LEAST_DENOMINATOR)
+
+    def losses(self, lam: float, rules: Sequence[Rule]) -> Array:
+        """Log ranks of the true classes of all left-out samples.
+
+        Parameters
+        ----------
+        lam : float
+            As in QML: the weight of the energy relative to the ridge.
+        rules : sequence of {"cosine", "max"}
+            Decision rules.
+
+        Returns
+        -------
+        ndarray of shape (2, n_rules, n_probes)
+            The losses in both galleries. If there is one gallery, it counts for both.
+        """
+        contest = self.contest
+        out = np.empty((2, len(rules), contest.probes.size))
+        everyone = None
+        if contest.n_galleries == 2:
+            everyone = GalleryFilters(self, lam, None)
+        for slot, classes, part in contest.parts():
+            galleries = [GalleryFilters(self, lam, slot), everyone]
+            for g, filters in enumerate(galleries[: contest.n_galleries]):
+                assert filters is not None
+                left_out = LeftOutSlot(filters, slot, classes, part)
+                for r, rule in enumerate(rules):
+                    scores = left_out.responses
+                    if rule == "cosine":
+                        scores = left_out.cosines()
+                    out[g:, r, part] = rank_loss(scores, classes)
+        return out
+
+
+class GalleryFilters:
+    """Filters of all classes, learnt from a gallery at one lam.
+
+    All vectors are in coordinates in which R is the identity.
+
+    Parameters
+    ----------
+    at : LeaveOneOutAtRho
+        The samples in the metric.
+    lam : float
+        The weight of the energy relative to the ridge.
+    slot : int or None
+        The slot whose samples are not in the gallery; None if all samples are.
+    """
+
+    def __init__(self, at: LeaveOneOutAtRho, lam: float, slot: int | None) -> None:
+        self.at, self.lam, self.slot = at, lam, slot
+        contest = at.contest
+        self.used = contest.real
+        # The matrix is symmetric: its transpose is the same matrix in LAPACK's order.
+        shifted = at.gram.copy().T
+        if slot is not None:
+            missing = contest.left_out(slot)
+            self.used = contest.real.copy()
+            self.used[missing, slot] = False
+            rows = at.Z[contest.index[missing, slot]]
+            shifted -= rows.T @ rows
+        shifted[np.diag_indices_from(shifted)] += 1.0 / lam
+        self.factor, _ = dpotrf(shifted, lower=1, overwrite_a=1)
+        self.T = self.solved(at.Z)
+        self.own = self.T[contest.index]
+        if not contest.real.all():
+            self.own[~contest.real] = 0.0
+        self.blocks = self.own @ self.own.transpose(0, 2, 1)
+        traces = np.einsum("cii->c", self.blocks)
+        self.ridge = _COPY_RIDGE * float(traces.max())
+        weights = self.weights(self.blocks, self.used, self.used.astype(np.float64))
+        self.filters = np.einsum("cm,cmd->cd", weights, self.own)
+
+    def solved(self, rows: Array) -> Array:
+        """Rows in coordinates in which R is the identity."""
+        moved = solve_triangular(self.factor, rows.T, lower=True, check_finite=False)
+        return np.asarray(moved.T)
+
+    def weights(self, blocks: Array, used: Mask, targets: Array) -> Array:
+        """Weights ``B^-1 targets`` of the used samples of each class; others zero."""
+        identity = np.eye(used.shape[1])
+        system = np.where(used[:, :, None] & used[:, None, :], blocks, 0.0)
+        system += np.where(used, self.ridge, 1.0)[:, :, None] * identity
+        solved = np.linalg.solve(system, np.where(used, targets, 0.0)[..., None])
+        return np.asarray(solved[..., 0])
+
+    @cached_property
+    def profiles(self) -> Array:
+        """Responses of all filters to all samples."""
+        return np.asarray(self.T @ self.filters.T)
+
+    @cached_property
+    def centred_profiles(self) -> tuple[Array, Array]:
+        """Centred profiles of all samples, at unit norm, and the mean of the gallery."""
+        contest = self.at.contest
+        profiles = self.profiles.copy()
+        profiles[np.arange(len(profiles)), contest.codes] = self.at.own_weight
+        mean = profiles[contest.index[self.used]].mean(axis=0)
+        return unit_rows(profiles - mean), mean
+
+
+class LeftOutSlot:
+    """The samples of a slot, each left out in turn.
+
+    Parameters
+    ----------
+    filters : GalleryFilters
+        Filters learnt from a gallery without these samples, or with them.
+    slot : int
+        The slot.
+    classes : ndarray of shape (n_left_out,)
+        The classes of its samples.
+    part : slice
+        Where the samples are among all samples that are left out.
+    """
+
+    def __init__(
+        self, filters: GalleryFilters, slot: int, classes: Index, part: slice
+    ) -> None:
+        self.filters, self.slot, self.classes = filters, slot, classes
+        at, contest = filters.at, filters.at.contest
+        self.places = contest.index[classes]
+        self.own = filters.own[classes]
+        # The gallery of its own class, without the sample itself.
+        self.used = filters.used[classes].copy()
+        self.used[:, slot] = False
+        deviations = at.U[part]
+        sample = self.own[:, slot]
+        # V of every sample: the sample if it is in the gallery, and its deviation.
+        self.V = np.stack(
+            [
+                np.zeros_like(sample) if filters.slot is not None else sample,
+                filters.solved(deviations) / np.sqrt(filters.lam),
+            ],
+            axis=1,
+        )
+        V_T = self.V.transpose(0, 2, 1)
+        self.inverse = _inverse_complement(self.V @ V_T)
+        #: X R V (I - V'RV)^-1 for the samples X of its own class.
+        self.against = self.own @ V_T
+        self.change = self.against @ self.inverse
+        rows = at.Z[self.places]
+        along = np.einsum("cmd,cd->cm", rows, deviations)
+        #: Norms of the samples of its own class in the metric without the sample.
+        self.norms = np.sqrt(1.0 + along**2 * at.growth[part, None])
+        step = self.change[:, slot]
+        #: R_i z_i at unit norm in the metric without the sample.
+        self.probes = sample + np.einsum("ca,cad->cd", step, self.V)
+        self.probes /= self.norms[:, slot, None]
+
+    @cached_property
+    def responses(self) -> Array:
+        """Responses of the filters of all classes to the left-out samples."""
+        out = self.probes @ self.filters.filters.T
+        # Its own class needs the filter without the sample, in the metric without it.
+        blocks = self.filters.blocks[self.classes]
+        blocks = blocks + self.change @ self.against.transpose(0, 2, 1)
+        # The constraints hold for samples at unit norm in the new metric.
+        weights = self.filters.weights(blocks, self.used, self.norms)
+        own = np.einsum("cm,cmd,cd->c", weights, self.own, self.probes, optimize=True)
+        out[np.arange(self.classes.size), self.classes] = own
+        return np.asarray(out)
+
+    def cosines(self) -> Array:
+        """Largest cosines of profiles with those of the samples of each class.
+
+        A profile is the vector of the responses to all filters, centred. Those of the
+        samples of its own class are computed without the left-out sample.
+        """
+        filters, contest = self.filters, self.filters.at.contest
+        gallery, mean = filters.centred_profiles
+        probes = unit_rows(self.responses - mean)
+        similarities = probes @ gallery.T
+        n_classes, largest = contest.index.shape
+        step = max(1, _PROFILE_BYTES // (8 * n_classes * largest))
+        for first in range(0, self.classes.size, step):
+            here = np.arange(first, min(first + step, self.classes.size))
+            cosines = self._own_cosines(here, probes[here], mean)
+            used = self.used[here]
+            row = np.broadcast_to(here[:, None], used.shape)
+            similarities[row[used], self.places[here][used]] = cosines[used]
+        # Not the left-out sample itself.
+        itself = self.places[:, self.slot]
+        similarities[np.arange(self.classes.size), itself] = -np.inf
+        out = np.full((self.classes.size, n_classes), -np.inf)
+        for j in range(largest):
+            used = filters.used[:, j]
+            found = similarities[:, contest.index[used, j]]
+            out[:, used] = np.maximum(out[:, used], found)
+        return out
+
+    def _own_cosines(self, here: Index, probes: Array, mean: Array) -> Array:
+        """Cosines of some left-out samples with the profiles of their own class."""
+        filters, classes = self.filters, self.classes[here]
+        of_changes = self.V[here] @ filters.filters.T
+        profiles = filters.profiles[self.places[here]]
+        profiles += self.change[here] @ of_changes
+        profiles /= self.norms[here, :, None]
+        profiles[np.arange(here.size), :, classes] = filters.at.own_weight
+        profiles -= mean
+        cosines = np.einsum("cmk,ck->cm", profiles, probes)
+        norms = np.einsum("cmk,cmk->cm", profiles, profiles)
+        return np.asarray(cosines / np.sqrt(np.where(norms > 0.0, norms, 1.0)))
+
+
+def _inverse_complement(products: Array) -> Array:
+    """(I - V'RV)^-1 of matrices of two rows."""
+    first, both, second = products[:, 0, 0], products[:, 0, 1], products[:, 1, 1]
+    determinant = (1.0 - first) * (1.0 - second) - both * both
+    determinant = np.maximum(determinant, _LEAST_DENOMINATOR)
+    out = np.empty_like(products)
+    out[:, 0, 0], out[:, 1, 1] = 1.0 - second, 1.0 - first
+    out[:, 0, 1] = out[:, 1, 0] = both
+    return np.asarray(out / determinant[:, None, None])
