@@ -32,9 +32,9 @@ from dualqml.extractors._coordinates import (
 )
 from dualqml.extractors.kernels import CentredKernel, check_kernel_coefficients
 from dualqml.extractors.prepared_samples import PreparedSamples
-from dualqml.images.descriptors import local_descriptors
+from dualqml.images.descriptors import local_descriptors, moving_descriptors
 from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
-from dualqml.images.tangents import tangent_features, tangent_images
+from dualqml.images.tangents import tangent_images
 
 KernelChoice = Literal["auto", "rbf", "linear"]
 Descriptor = Literal["local"]
@@ -236,15 +236,16 @@ class WithinMetric(SupervisedExtractor):
             With descriptors this is most of the work of a fit. It can be kept when
             other samples are added or removed.
         """
-        rows = self._inputs(data)
         images = self.image_shape is not None or self.descriptor is not None
+        shape = self._shape(data.shape[1]) if images else None
         tangents = None
-        if images:
-            shape = self._shape(data.shape[1])
-            if self.kappa > 0.0 and self.descriptor is None:
-                tangents = tangent_images(rows, shape)
-            elif self.kappa > 0.0:
-                tangents = tangent_features(data, shape, self._inputs)
+        if shape is None or self.kappa == 0.0:
+            rows = self._inputs(data)
+        elif self.descriptor is None:
+            rows = self._inputs(data)
+            tangents = tangent_images(rows, shape)
+        else:
+            rows, tangents = moving_descriptors(data, shape)
         return PreparedSamples(rows, tangents, data.shape[1])
 
     def _coordinate_system(self, samples: PreparedSamples) -> CoordinateSystem:
