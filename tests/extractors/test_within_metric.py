@@ -16,8 +16,8 @@ from dualqml.extractors.within_metric import (
     whitened_at,
     within_spectrum,
 )
-from dualqml.images.descriptors import local_descriptors
-from dualqml.images.tangents import tangent_features, tangent_images
+from dualqml.images.descriptors import moving_descriptors
+from dualqml.images.tangents import tangent_images
 from tests.coordinate_systems import (
     SHAPE,
     bandwidth_of,
@@ -401,15 +401,11 @@ def test_images_that_differ_by_a_small_motion_come_near(kernel):
 @pytest.mark.parametrize("shape", [(4, 9), (6, 6)])
 @pytest.mark.parametrize("descriptor", [None, "local"])
 def test_the_motions_are_those_of_the_rows_that_are_compared(kernel, shape, descriptor):
-    def rows_of(images):
-        local = descriptor == "local"
-        return unit_rows(local_descriptors(images, shape) if local else images)
-
-    rows = rows_of(X)
     if descriptor is None:
+        rows = unit_rows(X)
         tangents = tangent_images(rows, shape)
     else:
-        tangents = tangent_features(X, shape, rows_of)
+        rows, tangents = moving_descriptors(X, shape)
     samples = PreparedSamples(rows, tangents, 36)
     system = WithinMetric(kernel=kernel)._coordinate_system(samples)
     options = {"kernel": kernel, "image_shape": shape, "descriptor": descriptor}

@@ -3,14 +3,17 @@ import pytest
 from scipy.ndimage import gaussian_filter
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dualqml.images import descriptors, shapes
+from dualqml._linalg import unit_rows
+from dualqml.images import _descriptor_parts, descriptors, shapes, tangents
 from dualqml.images.descriptors import (
     ALL_PARTS,
     LocalDescriptors,
     gabor_magnitudes,
     local_descriptors,
+    moving_descriptors,
     orientation_histograms,
 )
+from dualqml.images.tangents import tangent_features
 
 TINY = [(1, 1), (1, 2), (2, 1), (1, 7), (3, 3), (2, 5)]
 
@@ -48,7 +51,9 @@ def reference_orientation(image, stride):
 
 def reference_gabor(image, stride):
     height, width = image.shape
-    spectrum = np.fft.fft2(np.pad(image - image.mean(), 8, mode="edge"))
+    centred = image - image.mean()
+    rounding = 1e-12 * np.abs(centred).max()
+    spectrum = np.fft.fft2(np.pad(centred, 8, mode="edge"))
     fy = np.fft.fftfreq(height + 16)[:, None]
     fx = np.fft.fftfreq(width + 16)[None, :]
     points = np.ix_(reference_points(height, stride), reference_points(width, stride))
@@ -60,7 +65,8 @@ def reference_gabor(image, stride):
             off_y = fy - np.sin(angle) / wavelength
             passed = np.exp(-2.0 * (np.pi * sigma) ** 2 * (off_x**2 + off_y**2))
             response = np.abs(np.fft.ifft2(spectrum * passed))[8:-8, 8:-8][points]
-            responses.append(np.sqrt(response / np.sqrt((response**2).mean())))
+            level = np.sqrt((response**2).mean()) + rounding
+            responses.append(np.sqrt(response / level))
     return np.stack(responses, axis=-1).ravel()
 
 
@@ -80,13 +86,13 @@ def test_equals_loops_over_pixels_and_filters(shape, stride, rng):
         parts = [REFERENCES[p](row.reshape(shape), stride) for p in ALL_PARTS]
         expected.append(np.hstack([part / np.linalg.norm(part) for part in parts]))
     features = local_descriptors(X, shape, stride=stride)
-    np.testing.assert_allclose(features, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(features, expected, rtol=0, atol=1e-12)
 
 
 def test_long_axes_give_the_same(rng, monkeypatch):
     X = rng.random((3, 15 * 20))
     expected = local_descriptors(X, (15, 20))
-    monkeypatch.setattr(descriptors, "_LONG_AXIS", 17)
+    monkeypatch.setattr(_descriptor_parts, "_LONG_AXIS", 17)
     features = local_descriptors(X, (15, 20))
     np.testing.assert_allclose(features, expected, rtol=0, atol=1e-11)
 
@@ -185,6 +191,109 @@ def test_features_of_an_image_do_not_depend_on_the_others(rng, monkeypatch):
     monkeypatch.setattr(shapes, "_TEMPORARY_BYTES", three_images)
     chunked = local_descriptors(X, (12, 12))
     np.testing.assert_allclose(chunked, together, rtol=0, atol=1e-12)
+
+
+def differences(X, shape, monkeypatch, **options):
+    """Derivatives by differences with a step that is tiny, from now on.
+
+    It also bounds the slopes of square roots, which then are hardly bounded.
+    """
+    monkeypatch.setattr(tangents, "_STEP_PIXELS", 1e-6)
+    return tangent_features(
+        X, shape, lambda rows: unit_rows(local_descriptors(rows, shape, **options))
+    )
+
+
+def relative_error(actual, expected):
+    return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("shape", [(12, 9), (1, 17), (17, 1), (5, 5)])
+@pytest.mark.parametrize("part", ALL_PARTS)
+def test_motions_follow_the_chain_rule(shape, part, rng, monkeypatch):
+    X = rng.random((4, shape[0] * shape[1]))
+    options = {"parts": [part], "stride": 3}
+    expected = differences(X, shape, monkeypatch, **options)
+    rows, motions = moving_descriptors(X, shape, **options)
+    np.testing.assert_allclose(
+        rows, unit_rows(local_descriptors(X, shape, **options)), atol=1e-14
+    )
+    assert motions.shape == (6, *rows.shape)
+    assert relative_error(motions, expected) < 1e-5
+    for ours, exact in zip(motions, expected, strict=True):
+        np.testing.assert_allclose(ours, exact, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (21, 34), (40, 3)])
+def test_every_second_pixel_is_enough_for_motions(shape, rng, monkeypatch):
+    images = gaussian_filter(rng.random((4, *shape)), (0, 1, 1))
+    X = images.reshape(4, -1)
+    expected = differences(X, shape, monkeypatch, parts=["orientation"])
+    _, motions = moving_descriptors(X, shape, parts=["orientation"])
+    assert relative_error(motions, expected) < 0.15
+
+
+def test_motions_of_several_parts_are_those_of_the_whole_row(rng, monkeypatch):
+    X = rng.random((5, 12 * 10))
+    X[3] = 0.5  # the only part that is not zero is the pixels
+    options = {"parts": ["pixels", "gabor", "orientation"], "stride": 3}
+    expected = differences(X, (12, 10), monkeypatch, **options)
+    rows, motions = moving_descriptors(X, (12, 10), **options)
+    np.testing.assert_allclose(
+        rows, unit_rows(local_descriptors(X, (12, 10), **options)), atol=1e-14
+    )
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0)
+    np.testing.assert_array_equal(motions[:, 3], 0.0)
+    assert relative_error(motions, expected) < 1e-5
+
+
+def test_motions_where_roots_are_zero_are_bounded_as_differences_are(rng):
+    # Half of each image is flat, and ramps have no gradient in most directions.
+    X = np.zeros((4, 24, 24))
+    X[:2, :, 12:] = rng.random((2, 24, 12))
+    X[2], X[3] = np.arange(24.0), np.eye(24)
+    X = X.reshape(4, -1)
+    _, motions = moving_descriptors(X, (24, 24))
+    by_differences = tangent_features(
+        X, (24, 24), lambda rows: unit_rows(local_descriptors(rows, (24, 24)))
+    )
+    assert np.isfinite(motions).all()
+    assert np.abs(motions).max() < 3.0 * np.abs(by_differences).max()
+
+
+@pytest.mark.parametrize("shape", [(10, 10), *TINY])
+@pytest.mark.parametrize("value", [0.0, 0.1, 255.0])
+def test_motions_of_images_without_contrast_are_zero(shape, value):
+    X = np.full((2, shape[0] * shape[1]), value)
+    rows, motions = moving_descriptors(X, shape)
+    np.testing.assert_array_equal(motions, 0.0)
+    np.testing.assert_allclose(rows, unit_rows(local_descriptors(X, shape)))
+
+
+def test_motions_on_long_axes_and_in_small_blocks_are_the_same(rng, monkeypatch):
+    X = rng.random((5, 15 * 20))
+    expected = moving_descriptors(X, (15, 20))
+    monkeypatch.setattr(descriptors, "_BLOCK_PIXELS", 2 * 15 * 20)
+    for actual, one in zip(moving_descriptors(X, (15, 20)), expected, strict=True):
+        np.testing.assert_allclose(actual, one, rtol=0, atol=1e-11)
+    for longest in (17, 3):
+        monkeypatch.setattr(_descriptor_parts, "_LONG_AXIS", longest)
+        for actual, one in zip(moving_descriptors(X, (15, 20)), expected, strict=True):
+            np.testing.assert_allclose(actual, one, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("gain", [3.7, 1e-200, 1e200])
+def test_gain_does_not_change_motions(gain, rng):
+    X = rng.random((3, 100))
+    _, expected = moving_descriptors(X, (10, 10))
+    _, motions = moving_descriptors(gain * X, (10, 10))
+    np.testing.assert_allclose(motions, expected, rtol=0, atol=1e-10)
+
+
+def test_no_images_have_no_features():
+    rows, motions = moving_descriptors(np.empty((0, 64)), (8, 8))
+    assert rows.shape == (0, 168)
+    assert motions.shape == (6, 0, 168)
 
 
 def test_single_precision_comes_back_as_single(rng):

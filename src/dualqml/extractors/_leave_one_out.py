@@ -55,8 +55,8 @@ _MOST_CLASSES, _MOST_PER_CLASS = 1000, 32
 #: About this number of samples is left out in turn, fewer if there are fewer. The
 #: standard error of their mean loss is far below the differences that matter.
 _ENOUGH_PROBES = 400
-#: From this number of samples per class on, one sample less makes little difference, and
-#: there is only one gallery.
+#: From this number of samples per class on, one sample less makes little difference,
+#: and there is only one gallery.
 _MANY_PER_CLASS = 4
 #: Bytes of the profiles of some classes that are computed at a time.
 _PROFILE_BYTES = 16_000_000
@@ -319,7 +319,7 @@ class GalleryFilters:
 
     @cached_property
     def centred_profiles(self) -> tuple[Array, Array]:
-        """Centred profiles of all samples, at unit norm, and the mean of the gallery."""
+        """Centred profiles of all samples at unit norm, and the mean of the gallery."""
         contest = self.at.contest
         profiles = self.profiles.copy()
         profiles[np.arange(len(profiles)), contest.codes] = self.at.own_weight

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Most samples whose motions are followed. Their scatter is a mean over samples, and
 #: more of them hardly change it.
-MOST_MOVING = 256
+MOST_MOVING = 400
 #: Number of blocks along each side of the matrices of pairs. Adding or removing a
 #: person changes one row and one column of blocks, which is an eighth of the work.
 _N_BUCKETS = 16

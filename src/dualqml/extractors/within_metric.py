@@ -36,9 +36,9 @@ from dualqml.extractors.prepared_samples import (
     PreparedSamples,
     spread_rows,
 )
-from dualqml.images.descriptors import local_descriptors
+from dualqml.images.descriptors import local_descriptors, moving_descriptors
 from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
-from dualqml.images.tangents import tangent_features, tangent_images
+from dualqml.images.tangents import tangent_images
 
 KernelChoice = Literal["auto", "rbf", "linear"]
 Descriptor = Literal["local"]
@@ -124,7 +124,7 @@ class WithinMetric(SupervisedExtractor):
     (1,000 for vectors of up to 400 features) the kernel compares all samples with that
     many landmarks, which are chosen from all classes alike, and not with all samples.
     For vectors of up to 400 features the leading 400 coordinates of the kernel are
-    kept. The motions of at most 256 images are followed.
+    kept. The motions of at most 400 images are followed.
 
     Examples
     --------
@@ -251,15 +251,20 @@ class WithinMetric(SupervisedExtractor):
             With descriptors this is most of the work of a fit. It can be kept when
             other samples are added or removed.
         """
-        rows = self._inputs(data)
         images = self.image_shape is not None or self.descriptor is not None
+        shape = self._shape(data.shape[1]) if images else None
         tangents = None
-        if images:
-            shape = self._shape(data.shape[1])
-            if self.kappa > 0.0 and self.descriptor is None:
-                tangents = tangent_images(rows[moving], shape)
-            elif self.kappa > 0.0:
-                tangents = tangent_features(data[moving], shape, self._inputs)
+        if shape is None or self.kappa == 0.0:
+            rows = self._inputs(data)
+        elif self.descriptor is None:
+            rows = self._inputs(data)
+            tangents = tangent_images(rows[moving], shape)
+        else:
+            described, tangents = moving_descriptors(data[moving], shape)
+            rows = np.empty((len(data), described.shape[1]))
+            rows[moving] = described
+            others = np.setdiff1d(np.arange(len(data)), moving)
+            rows[others] = self._inputs(data[others])
         everyone = moving.size == len(data)
         return PreparedSamples(
             rows, tangents, data.shape[1], moving=None if everyone else moving
@@ -423,7 +428,7 @@ def _metric_factor(
 
 
 def _unit_contrasts(A: Array, codes: Index) -> tuple[Array, float]:
-    """Rows H with H'H = S_w, of trace 1, and their scale; no rows if no class varies."""
+    """Rows H with H'H = S_w of trace 1, and their scale; none if no class varies."""
     contrasts = within_contrasts(A, codes)
     total = float(np.vdot(contrasts, contrasts))
     # Because of rounding, contrasts of equal rows are not exactly zero.

@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Local descriptors of images: orientation histograms, Gabor magnitudes, pixels.
-
-All filters are separable and linear. Along an axis of usual length each is therefore
-a product with a small matrix, which pads, filters and samples in one step.
-"""
+"""Local descriptors of images: orientation histograms, Gabor magnitudes, pixels."""
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.ndimage import gaussian_filter1d
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -21,10 +15,17 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dualqml._linalg import unit_rows
 from dualqml._saved_state import SHAPE, Path, Saved, expect_equal, fitted
 from dualqml._sklearn import Interval, _fit_context
-from dualqml._typing import Array, Index
+from dualqml._typing import Array
+from dualqml.images._descriptor_parts import (
+    N_DIRECTIONS,
+    N_GABOR_FILTERS,
+    Moving,
+    moving_histograms,
+    moving_magnitudes,
+    positions,
+)
 from dualqml.images.shapes import (
     ImageShape,
     SizeLike,
@@ -32,40 +33,16 @@ from dualqml.images.shapes import (
     resolved_shape,
     row_blocks,
 )
-from dualqml.images.tangents import image_gradients
+from dualqml.images.tangents import edge_step, tangent_images
 
 Part = Literal["orientation", "gabor", "pixels"]
 
 ALL_PARTS: tuple[Part, ...] = get_args(Part)
 
-#: Signed directions of an orientation histogram.
-N_DIRECTIONS = 8
-#: Blur, in pixels, of the histograms and of their local energy.
-_HISTOGRAM_BLUR = 2.0
-_ENERGY_BLUR = 4.0
-#: Added to the local energy, relative to its mean, so that noise in flat regions is
-#: not amplified.
-_ENERGY_FLOOR = 1e-4
-
-#: Wavelength in pixels and angle of every Gabor filter.
-GABOR_FILTERS = tuple(
-    (wavelength, np.pi * step / 6)
-    for wavelength in (4.0, 6.0, 8.0)
-    for step in range(6)
-)
-#: Standard deviation of the envelope of a Gabor filter, in wavelengths.
-_ENVELOPE = 0.56
-#: Pixels by which the edge is repeated, since the discrete transform is periodic.
-_PADDING = 8
-#: Responses that are smaller than this, relative to the image, are rounding errors.
-_ROUNDING = 1e-12
-
-#: Axes longer than this are filtered directly: the matrix would be too large.
-_LONG_AXIS = 512
 #: Bytes of temporary arrays for each pixel.
 _BYTES_PER_PIXEL = 256
-
-_Operator = Callable[[Array], Any]
+#: Pixels of the images that are computed at a time: their arrays stay in the cache.
+_BLOCK_PIXELS = 16384
 
 
 class LocalDescriptors(
@@ -250,18 +227,75 @@ def local_descriptors(
     _check_parts(parts)
     ends = np.cumsum([0, *_part_sizes(shape, parts, stride)])
     out = np.empty((X.shape[0], ends[-1]))
-    for rows in row_blocks(X.shape[0], _BYTES_PER_PIXEL * X.shape[1]):
+    for rows in _blocks(X, _BYTES_PER_PIXEL):
         pixels = at_unit_scale(X[rows].astype(np.float64, copy=False))
-        images = pixels.reshape(-1, *shape)
-        for part, start, end in zip(parts, ends[:-1], ends[1:], strict=True):
-            if part == "orientation":
-                features = orientation_histograms(images, stride)
-            elif part == "gabor":
-                features = gabor_magnitudes(images, stride)
-            else:
-                features = pixels
-            out[rows, start:end] = unit_rows(features.reshape(pixels.shape[0], -1))
+        images = Moving.still(pixels.reshape(-1, *shape))
+        for k, part in enumerate(_moving_parts(images, parts, stride)):
+            out[rows, ends[k] : ends[k + 1]] = part.values
     return out
+
+
+def moving_descriptors(
+    X: NDArray[np.floating],
+    shape: ImageShape,
+    *,
+    parts: Sequence[Part] = ALL_PARTS,
+    stride: int = 4,
+) -> tuple[Array, Array]:
+    """Compute local features at unit norm, and how they change with small motions.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_pixels)
+        Images, one per row.
+    shape : tuple of int
+        Height and width of the images.
+    parts : sequence of {"orientation", "gabor", "pixels"}, default=all three
+        The parts of a row of features, in this order.
+    stride : int, default=4
+        Distance in pixels between the points of the grid.
+
+    Returns
+    -------
+    features : ndarray of shape (n_samples, n_features)
+        The rows of :func:`local_descriptors`, scaled to unit norm.
+    tangents : ndarray of shape (6, n_samples, n_features)
+        Their derivatives by the motions of :func:`.tangent_images`. Where a square
+        root is zero, the slope is bounded as that of a difference is, with a step of
+        half a pixel at the edge of the image. The change of the local energy is a
+        mean over every second row and column, if the stride is even. Besides the
+        results little memory is needed.
+
+    Raises
+    ------
+    ValueError
+        There are no parts, a part is unknown, or a part is given twice.
+    """
+    _check_parts(parts)
+    ends = np.cumsum([0, *_part_sizes(shape, parts, stride)])
+    out = np.empty((X.shape[0], ends[-1]))
+    tangents = np.empty((6, *out.shape))
+    # The rotation is the difference of the shears, also for the features.
+    rotation = 3
+    for rows in _blocks(X, 6 * _BYTES_PER_PIXEL):
+        pixels = at_unit_scale(X[rows].astype(np.float64, copy=False))
+        moved = np.delete(tangent_images(pixels, shape), rotation, axis=0)
+        images = Moving(
+            pixels.reshape(-1, *shape),
+            moved.reshape(len(moved), -1, *shape),
+            edge_step(shape),
+        )
+        described = list(_moving_parts(images, parts, stride))
+        # A part is zero or has unit norm, and so its norm does not change.
+        n_parts = sum(part.values.any(axis=1).astype(float) for part in described)
+        scale = 1.0 / np.sqrt(np.maximum(n_parts, 1.0))[:, None]
+        for part, start, end in zip(described, ends[:-1], ends[1:], strict=True):
+            np.multiply(part.values, scale, out=out[rows, start:end])
+            here = tangents[:, rows, start:end]
+            np.multiply(part.changes[:3], scale, out=here[:3])
+            np.multiply(part.changes[3:], scale, out=here[4:])
+            np.subtract(here[5], here[4], out=here[3])
+    return out, tangents
 
 
 def orientation_histograms(images: Array, stride: int) -> Array:
@@ -283,30 +317,7 @@ def orientation_histograms(images: Array, stride: int) -> Array:
         Histograms at the points of the grid. Direction k is k times 45 degrees,
         from right towards down.
     """
-    down, right = image_gradients(images)
-    # Several times faster than hypot, which also works at extreme scales. The images
-    # are at unit scale.
-    magnitude = np.sqrt(down * down + right * right)
-    angle = np.arctan2(down, right) * (N_DIRECTIONS / (2.0 * np.pi))
-    lower = np.floor(angle)
-    share = magnitude * (angle - lower)
-    direction = lower.astype(np.intp) % N_DIRECTIONS
-    maps = np.zeros((images.shape[0], N_DIRECTIONS, *images.shape[1:]))
-    for k, part in ((direction, magnitude - share), (direction + 1, share)):
-        # The two directions differ, so neither overwrites the other.
-        np.put_along_axis(maps, k[:, None] % N_DIRECTIONS, part[:, None], axis=1)
-
-    blur = partial(gaussian_filter1d, sigma=_HISTOGRAM_BLUR, mode="nearest")
-    maps = _filtered(maps, blur, blur)
-    wide = partial(gaussian_filter1d, sigma=_ENERGY_BLUR, mode="nearest")
-    energy = _filtered(np.einsum("nkij,nkij->nij", maps, maps), wide, wide)
-    energy += _ENERGY_FLOOR * energy.mean(axis=(1, 2), keepdims=True)
-    # Without energy there is no gradient, and zeros stay zeros.
-    contrast = np.sqrt(np.where(energy > 0.0, energy, 1.0))
-
-    i, j = (_positions(length, stride) for length in images.shape[1:])
-    sampled = maps[:, :, i[:, None], j] / contrast[:, None, i[:, None], j]
-    return np.moveaxis(np.sqrt(sampled), 1, -1)
+    return moving_histograms(Moving.still(images), stride).values
 
 
 def gabor_magnitudes(images: Array, stride: int) -> Array:
@@ -327,69 +338,34 @@ def gabor_magnitudes(images: Array, stride: int) -> Array:
         Values at the points of the grid, for wavelengths of 4, 6 and 8 pixels,
         each in 6 directions, from right towards down.
     """
-    # Minus its first pixel, an image without contrast is exactly zero.
-    centred = images - images[:, :1, :1]
-    centred -= centred.mean(axis=(1, 2), keepdims=True)
-    rounding = _ROUNDING * np.abs(centred).max(axis=(1, 2), keepdims=True)
-    waves = centred.astype(np.complex128)
-    n_points = [_positions(length, stride).size for length in images.shape[1:]]
-    out = np.empty((images.shape[0], *n_points, len(GABOR_FILTERS)))
-    for k, (wavelength, angle) in enumerate(GABOR_FILTERS):
-        down, right = (
-            partial(
-                _gabor_along_rows,
-                frequency=direction / wavelength,
-                deviation=_ENVELOPE * wavelength,
-                stride=stride,
-            )
-            for direction in (np.sin(angle), np.cos(angle))
-        )
-        magnitude = np.abs(_filtered(waves, down, right))
-        level = np.sqrt(np.square(magnitude).mean(axis=(1, 2), keepdims=True))
-        level += rounding
-        out[..., k] = np.sqrt(magnitude / np.where(level > 0.0, level, 1.0))
-    return out
+    return moving_magnitudes(Moving.still(images), stride).values
 
 
-def _gabor_along_rows(
-    images: Array, *, frequency: float, deviation: float, stride: int
-) -> NDArray[np.complex128]:
-    """Apply a Gabor filter along the last axis and sample the result."""
-    length = images.shape[-1]
-    padded = np.clip(np.arange(-_PADDING, length + _PADDING), 0, length - 1)
-    spectrum = np.fft.fft(images[..., padded])
-    offset = np.fft.fftfreq(spectrum.shape[-1]) - frequency
-    spectrum *= np.exp(-2.0 * np.square(np.pi * deviation * offset))
-    return np.fft.ifft(spectrum)[..., _PADDING + _positions(length, stride)]
+def _blocks(X: NDArray[np.floating], bytes_per_pixel: int) -> Iterator[slice]:
+    n_pixels = max(X.shape[1], 1)
+    most_rows = max(1, _BLOCK_PIXELS // n_pixels)
+    return row_blocks(X.shape[0], bytes_per_pixel * n_pixels, most_rows)
 
 
-def _filtered(images: Any, down: _Operator, across: _Operator) -> Any:
-    """Apply one linear operator along the columns and one along the rows.
-
-    Both operators act on the last axis of what they are given.
-    """
-    turned = _along_rows(np.swapaxes(images, -1, -2), down)
-    return _along_rows(np.swapaxes(turned, -1, -2), across)
-
-
-def _along_rows(images: Any, operator: _Operator) -> Any:
-    length = images.shape[-1]
-    if length > _LONG_AXIS:
-        return operator(images)
-    # The images of the unit vectors are the rows of the operator's matrix.
-    return images @ operator(np.eye(length))
-
-
-def _positions(length: int, stride: int) -> Index:
-    """Return the points of the grid on an axis, at least one."""
-    return np.arange(min(stride // 2, length // 2), length, stride, dtype=np.intp)
+def _moving_parts(
+    images: Moving, parts: Sequence[Part], stride: int
+) -> Iterator[Moving]:
+    """The parts of rows of features, each at unit norm."""
+    for part in parts:
+        if part == "orientation":
+            values = moving_histograms(images, stride)
+        elif part == "gabor":
+            values = moving_magnitudes(images, stride)
+        else:
+            values = images
+        yield values.as_rows().at_unit_norm()
 
 
 def _part_sizes(shape: ImageShape, parts: Sequence[Part], stride: int) -> list[int]:
-    n_rows, n_columns = (_positions(length, stride).size for length in shape)
+    n_rows, n_columns = (positions(length, stride).size for length in shape)
     sizes = {
         "orientation": n_rows * n_columns * N_DIRECTIONS,
-        "gabor": n_rows * n_columns * len(GABOR_FILTERS),
+        "gabor": n_rows * n_columns * N_GABOR_FILTERS,
         "pixels": shape[0] * shape[1],
     }
     return [sizes[part] for part in parts]

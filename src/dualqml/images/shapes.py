@@ -140,7 +140,9 @@ def is_square(n: int) -> bool:
     return isqrt(n) ** 2 == n
 
 
-def row_blocks(n_rows: int, bytes_per_row: int) -> Iterator[slice]:
+def row_blocks(
+    n_rows: int, bytes_per_row: int, most_rows: int | None = None
+) -> Iterator[slice]:
     """Divide rows into blocks whose temporary arrays fit into little memory.
 
     Parameters
@@ -149,6 +151,8 @@ def row_blocks(n_rows: int, bytes_per_row: int) -> Iterator[slice]:
         Number of rows.
     bytes_per_row : int
         Bytes of temporary arrays that the work on one row needs.
+    most_rows : int or None, default=None
+        Most rows of a block, even if more would fit. None means no limit.
 
     Yields
     ------
@@ -156,6 +160,8 @@ def row_blocks(n_rows: int, bytes_per_row: int) -> Iterator[slice]:
         The rows of a block, at least one.
     """
     size = max(1, _TEMPORARY_BYTES // bytes_per_row)
+    if most_rows is not None:
+        size = min(size, most_rows)
     for first in range(0, n_rows, size):
         yield slice(first, first + size)
 
