@@ -39,14 +39,14 @@ _TOLERANCE = 1e-10
 #: Most samples whose products with all samples are computed.
 _MOST_LANDMARKS = 1280
 #: The same for vectors of few features: more landmarks hardly change the coordinates.
-_MOST_VECTOR_LANDMARKS = 1000
+_MOST_VECTOR_LANDMARKS = 800
 #: Least and most number of leading directions. In between it is that of the features.
 _LEAST_DIRECTIONS, _MOST_DIRECTIONS = 400, 1024
 #: All directions are kept up to this multiple of the number of leading directions: they
 #: need a Cholesky factor, which is ten times faster than eigenvectors.
 _ALL_DIRECTIONS_RATIO = 1.25
 #: Most landmarks, and most leading directions, of the coarse coordinates.
-_COARSE_LANDMARKS, _COARSE_DIRECTIONS = 512, 300
+_COARSE_LANDMARKS, _COARSE_DIRECTIONS = 400, 256
 
 
 @dataclass(frozen=True)

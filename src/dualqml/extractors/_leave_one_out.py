@@ -25,15 +25,18 @@ norms of the sample and of its own class are corrected for the new metric too. T
 the other classes are kept: there the change is of second order. Tests compare this
 with real leave-one-out.
 
-**Two galleries.** In the first gallery every class has one sample less, as far as it
-has several: the samples of one *slot* are left out together, one of each class, and
-only the metric keeps those of the other classes. So all classes are treated alike. This
-gallery is smaller than the final one. With two or three samples per class that matters,
-and there is a second gallery of all other samples.
+**Galleries.** A left-out sample is compared with all other samples. Then its own class
+has one sample less than the others. With four or more samples per class that makes
+little difference. With two or three, responses of filters depend on it, and there is a
+fair gallery in which every class of several samples has one less: the samples of one
+*slot* are left out together, one of each class, and only the metric keeps those of the
+other classes. The fair gallery is smaller than the final one, and needs more
+regularisation. Rule "cosine" does not depend much on the number of samples of a class,
+so it is judged by both galleries, and rule "max" by the fair one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -52,11 +55,8 @@ _COPY_RIDGE = 1e-9
 _LEAST_DENOMINATOR = 1e-12
 #: Most classes and most samples of a class that take part in the comparison.
 _MOST_CLASSES, _MOST_PER_CLASS = 1000, 32
-#: About this number of samples is left out in turn, fewer if there are fewer. The
-#: standard error of their mean loss is far below the differences that matter.
-_ENOUGH_PROBES = 400
 #: From this number of samples per class on, one sample less makes little difference,
-#: and there is only one gallery.
+#: and there is no fair gallery.
 _MANY_PER_CLASS = 4
 #: Bytes of the profiles of some classes that are computed at a time.
 _PROFILE_BYTES = 16_000_000
@@ -90,6 +90,10 @@ class Contest:
     real: Mask
     n_slots: int
 
+    def with_slots(self, n_slots: int) -> "Contest":
+        """The same with more or fewer samples of each class left out in turn."""
+        return replace(self, n_slots=min(max(n_slots, 1), self.real.shape[1]))
+
     def left_out(self, slot: int) -> Index:
         """Classes of which the sample in this place is left out."""
         return np.flatnonzero(self.real[:, slot] & (self.real.sum(axis=1) > 1))
@@ -109,9 +113,9 @@ class Contest:
         return np.concatenate([self.index[c, j] for j, c, _ in self.parts()])
 
     @property
-    def n_galleries(self) -> int:
-        """Two, or one if one sample less makes no difference."""
-        return 2 if np.median(self.real.sum(axis=1)) < _MANY_PER_CLASS else 1
+    def has_fair_gallery(self) -> bool:
+        """Whether classes are so small that one sample less makes a difference."""
+        return bool(np.median(self.real.sum(axis=1)) < _MANY_PER_CLASS)
 
 
 def make_contest(codes: Index, random_state: np.random.RandomState) -> Contest:
@@ -128,7 +132,8 @@ def make_contest(codes: Index, random_state: np.random.RandomState) -> Contest:
     Returns
     -------
     Contest
-        All samples, or a bounded number of classes and samples of each.
+        All samples, or a bounded number of classes and samples of each. One sample of
+        each class is left out.
     """
     counts = np.bincount(codes)
     classes = np.arange(counts.size)
@@ -146,14 +151,12 @@ def make_contest(codes: Index, random_state: np.random.RandomState) -> Contest:
     real = slots < sizes[:, None]
     rows = order[(starts[classes][:, None] + slots)[real]]
     first = np.cumsum(sizes) - sizes
-    n_several = int((sizes > 1).sum())
-    n_slots = min(int(sizes.max()), -(-_ENOUGH_PROBES // n_several))
     return Contest(
         rows,
         np.repeat(np.arange(classes.size), sizes),
         np.where(real, first[:, None] + slots, 0),
         real,
-        n_slots,
+        n_slots=1,
     )
 
 
@@ -189,17 +192,30 @@ class LeaveOneOut:
         self.contest, self.variances, self.own_weight = contest, variances, own_weight
         means, counts = class_means(projected, codes)
         self._rows = projected[contest.rows]
-        probes = contest.rows[contest.probes]
-        own = codes[probes]
-        factor = scale * np.sqrt(counts[own] / (counts[own] - 1.0))
-        self._deviations = factor[:, None] * (projected[probes] - means[own])
+        own = codes[contest.rows]
+        # The only sample of a class has no deviation, and is not left out.
+        factor = scale * np.sqrt(counts[own] / np.maximum(counts[own] - 1.0, 1.0))
+        self._deviations = factor[:, None] * (self._rows - means[own])
 
-    def at(self, rho: float) -> "LeaveOneOutAtRho":
-        """The samples in the metric of one rho."""
+    def at(self, rho: float, n_slots: int) -> "LeaveOneOutAtRho":
+        """The samples in the metric of one rho.
+
+        Parameters
+        ----------
+        rho : float
+            Weight of the prior.
+        n_slots : int
+            Number of samples of each class that are left out in turn.
+
+        Returns
+        -------
+        LeaveOneOutAtRho
+            The samples.
+        """
+        contest = self.contest.with_slots(n_slots)
         root = np.sqrt(self.variances + rho)
-        return LeaveOneOutAtRho(
-            self.contest, self._rows / root, self._deviations / root, self.own_weight
-        )
+        deviations = self._deviations[contest.probes] / root
+        return LeaveOneOutAtRho(contest, self._rows / root, deviations, self.own_weight)
 
 
 class LeaveOneOutAtRho:
@@ -222,6 +238,7 @@ class LeaveOneOutAtRho:
     ) -> None:
         self.contest, self.own_weight = contest, own_weight
         self.Z, self.U = unit_rows(whitened), deviations
+        self.own = self.Z[contest.index]
         self.gram = self.Z.T @ self.Z
         # 1 / (1 - u'u): without the sample, squared norms grow by (z'u)^2 times this.
         rest = 1.0 - np.einsum("ij,ij->i", deviations, deviations)
@@ -240,23 +257,24 @@ class LeaveOneOutAtRho:
         Returns
         -------
         ndarray of shape (2, n_rules, n_probes)
-            The losses in both galleries. If there is one gallery, it counts for both.
+            The losses in the fair gallery and in that of all other samples. A rule that
+            is judged by one gallery has its losses twice.
         """
         contest = self.contest
         out = np.empty((2, len(rules), contest.probes.size))
+        fair = contest.has_fair_gallery
         everyone = None
-        if contest.n_galleries == 2:
+        if not fair or "cosine" in rules:
             everyone = GalleryFilters(self, lam, None)
         for slot, classes, part in contest.parts():
-            galleries = [GalleryFilters(self, lam, slot), everyone]
-            for g, filters in enumerate(galleries[: contest.n_galleries]):
-                assert filters is not None
+            galleries = [] if everyone is None else [everyone]
+            if fair:
+                galleries.insert(0, GalleryFilters(self, lam, slot))
+            for g, filters in enumerate(galleries):
                 left_out = LeftOutSlot(filters, slot, classes, part)
                 for r, rule in enumerate(rules):
-                    scores = left_out.responses
-                    if rule == "cosine":
-                        scores = left_out.cosines()
-                    out[g:, r, part] = rank_loss(scores, classes)
+                    if g == 0 or rule == "cosine":
+                        out[g:, r, part] = rank_loss(left_out.scores(rule), classes)
         return out
 
 
@@ -297,7 +315,7 @@ class GalleryFilters:
         traces = np.einsum("cii->c", self.blocks)
         self.ridge = _COPY_RIDGE * float(traces.max())
         weights = self.weights(self.blocks, self.used, self.used.astype(np.float64))
-        self.filters = np.einsum("cm,cmd->cd", weights, self.own)
+        self.filters = (weights[:, None] @ self.own)[:, 0]
 
     def solved(self, rows: Array) -> Array:
         """Rows in coordinates in which R is the identity."""
@@ -348,7 +366,7 @@ class LeftOutSlot:
         self.filters, self.slot, self.classes = filters, slot, classes
         at, contest = filters.at, filters.at.contest
         self.places = contest.index[classes]
-        self.own = filters.own[classes]
+        self.own = _take(filters.own, classes)
         # The gallery of its own class, without the sample itself.
         self.used = filters.used[classes].copy()
         self.used[:, slot] = False
@@ -367,25 +385,29 @@ class LeftOutSlot:
         #: X R V (I - V'RV)^-1 for the samples X of its own class.
         self.against = self.own @ V_T
         self.change = self.against @ self.inverse
-        rows = at.Z[self.places]
-        along = np.einsum("cmd,cd->cm", rows, deviations)
+        along = (_take(at.own, classes) @ deviations[:, :, None])[..., 0]
         #: Norms of the samples of its own class in the metric without the sample.
         self.norms = np.sqrt(1.0 + along**2 * at.growth[part, None])
         step = self.change[:, slot]
         #: R_i z_i at unit norm in the metric without the sample.
-        self.probes = sample + np.einsum("ca,cad->cd", step, self.V)
+        self.probes = sample + (step[:, None] @ self.V)[:, 0]
         self.probes /= self.norms[:, slot, None]
+
+    def scores(self, rule: Rule) -> Array:
+        """Scores of all classes for the left-out samples, by a decision rule."""
+        return self.cosines() if rule == "cosine" else self.responses
 
     @cached_property
     def responses(self) -> Array:
         """Responses of the filters of all classes to the left-out samples."""
         out = self.probes @ self.filters.filters.T
         # Its own class needs the filter without the sample, in the metric without it.
-        blocks = self.filters.blocks[self.classes]
+        blocks = _take(self.filters.blocks, self.classes)
         blocks = blocks + self.change @ self.against.transpose(0, 2, 1)
         # The constraints hold for samples at unit norm in the new metric.
         weights = self.filters.weights(blocks, self.used, self.norms)
-        own = np.einsum("cm,cmd,cd->c", weights, self.own, self.probes, optimize=True)
+        products = (self.own @ self.probes[:, :, None])[..., 0]
+        own = np.einsum("cm,cm->c", weights, products)
         out[np.arange(self.classes.size), self.classes] = own
         return np.asarray(out)
 
@@ -420,15 +442,22 @@ class LeftOutSlot:
     def _own_cosines(self, here: Index, probes: Array, mean: Array) -> Array:
         """Cosines of some left-out samples with the profiles of their own class."""
         filters, classes = self.filters, self.classes[here]
-        of_changes = self.V[here] @ filters.filters.T
+        # One product of two matrices is faster than many small ones.
+        rows = self.V[here].reshape(2 * here.size, -1)
+        of_changes = (rows @ filters.filters.T).reshape(here.size, 2, -1)
         profiles = filters.profiles[self.places[here]]
         profiles += self.change[here] @ of_changes
         profiles /= self.norms[here, :, None]
         profiles[np.arange(here.size), :, classes] = filters.at.own_weight
         profiles -= mean
-        cosines = np.einsum("cmk,ck->cm", profiles, probes)
+        cosines = (profiles @ probes[:, :, None])[..., 0]
         norms = np.einsum("cmk,cmk->cm", profiles, profiles)
         return np.asarray(cosines / np.sqrt(np.where(norms > 0.0, norms, 1.0)))
+
+
+def _take(array: Array, classes: Index) -> Array:
+    """The part of some classes; the array itself, not a copy, if it is all of it."""
+    return array if classes.size == len(array) else array[classes]
 
 
 def _inverse_complement(products: Array) -> Array:

@@ -3,8 +3,15 @@
 
 The candidates form a grid of rho and lam for each rule and each width of the kernel.
 The loss of a candidate is the mean log rank of the true class of left-out samples, in
-closed form. Few candidates are tried: the loss changes smoothly over the grid, so the
-search walks downhill from the best of a coarse sweep until all neighbours are worse.
+closed form. Few candidates are tried: the loss changes smoothly over the grid.
+
+1. A sweep over every second rho and lam, with one left-out sample of each class. It
+   shows where to start, which rules are hopeless, and how many samples must be left
+   out: the more of them are recognised, the less a single one tells.
+2. The search walks downhill from the best of the sweep until all neighbours are worse.
+3. Differences between neighbours are often smaller than their standard errors. So rho
+   and lam are not those of the lowest loss, but means over all candidates, each with
+   the weight that its difference to the lowest loss allows.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,9 +31,15 @@ from dualqml.extractors._leave_one_out import (
 )
 from dualqml.extractors.within_metric import within_spectrum
 
+#: Left-out samples that are not recognised at once tell candidates apart. There should
+#: be about this number of them.
+_ENOUGH_ERRORS = 25
+#: The last rule is preferred unless another one is better by more than this number of
+#: standard errors.
+_CLEAR_ERRORS = 1.75
 #: A rule is not tried any more after the first sweep if it is worse than another one
 #: by more than this number of standard errors.
-_HOPELESS_ERRORS = 5.0
+_HOPELESS_ERRORS = 3.0
 
 
 @dataclass(frozen=True)
@@ -133,27 +146,23 @@ def search_parameters(
     )
     first = float(grid.widths[0])
     losses = search.at_width(system, first)
-    search.sweep(losses)
+    starts = search.sweep(losses)
     for rule in search.rules:
-        search.walk_downhill(losses, rule)
+        search.walk_downhill(losses, rule, starts[rule])
     rule = search.preferred_rule(losses)
-    i, j = losses.best(rule)
-    best, lowest = (i, j, first), losses.mean(rule, i, j)
-    chosen, chosen_losses = system, losses
+    found = [(losses, system)]
     if isinstance(system, KernelCoordinates):
+        i, j = losses.best(rule)
         search.rules = [rule]
         for width in map(float, grid.widths[1:]):
             other = system.at_width(width / first)
-            found = search.at_width(other, width)
+            losses = search.at_width(other, width)
             for k in range(max(i - 1, 0), min(i + 2, grid.rhos.size)):
-                search.try_cell(found, k, j)
-            k, _ = found.best(rule)
-            if found.mean(rule, k, j) < lowest:
-                best, lowest = (k, j, width), found.mean(rule, k, j)
-                chosen, chosen_losses = other, found
-    by_probe = chosen_losses.cells[best[0], best[1]][rule].mean(axis=0)
-    candidate = search.candidate(rule, *best)
-    return Choice(candidate, search.tried, search.losses, by_probe, chosen)
+                search.try_cell(losses, k, j)
+            found.append((losses, other))
+    chosen, system = min(found, key=lambda pair: pair[0].lowest(rule))
+    best, by_probe = search.try_mean(chosen, rule)
+    return Choice(best, search.tried, search.losses, by_probe, system)
 
 
 class _WidthLosses:
@@ -168,14 +177,22 @@ class _WidthLosses:
         self.metrics: dict[int, LeaveOneOutAtRho] = {}
         self.cells: dict[tuple[int, int], dict[Rule, Array]] = {}
 
-    def mean(self, rule: Rule, i: int, j: int) -> float:
-        """The mean loss of a cell over both galleries."""
-        return float(self.cells[i, j][rule].mean())
+    def of_rule(self, rule: Rule) -> dict[tuple[int, int], Array]:
+        """Losses of one rule, over both galleries, by cell."""
+        return {
+            cell: found[rule].mean(axis=0)
+            for cell, found in self.cells.items()
+            if rule in found
+        }
 
     def best(self, rule: Rule) -> tuple[int, int]:
         """The cell with the lowest mean loss, the first if several are equal."""
-        tried = [cell for cell, found in self.cells.items() if rule in found]
-        return min(tried, key=lambda cell: self.mean(rule, *cell))
+        losses = self.of_rule(rule)
+        return min(losses, key=lambda cell: float(losses[cell].mean()))
+
+    def lowest(self, rule: Rule) -> float:
+        """The lowest mean loss."""
+        return float(self.of_rule(rule)[self.best(rule)].mean())
 
 
 class _Search:
@@ -193,6 +210,7 @@ class _Search:
         self.contest, self.codes, self.grid = contest, codes, grid
         self.kappa, self.own_weight, self.report = kappa, own_weight, report
         self.rules: list[Rule] = list(grid.rules)
+        self.n_slots = 1
         self.tried: list[Candidate] = []
         self.losses: list[float] = []
 
@@ -210,31 +228,30 @@ class _Search:
         )
         return _WidthLosses(left_out, width)
 
-    def candidate(self, rule: Rule, i: int, j: int, width: float) -> Candidate:
-        """The parameters of a cell of the grid."""
-        return Candidate(
-            rule, float(self.grid.rhos[i]), float(self.grid.lams[j]), width
-        )
-
     def try_cell(self, losses: _WidthLosses, i: int, j: int) -> None:
         """Compute the losses of a cell, unless they are known."""
         if (i, j) in losses.cells:
             return
+        rho, lam = float(self.grid.rhos[i]), float(self.grid.lams[j])
         if i not in losses.metrics:
-            losses.metrics[i] = losses.left_out.at(float(self.grid.rhos[i]))
-        found = losses.metrics[i].losses(float(self.grid.lams[j]), self.rules)
+            losses.metrics[i] = losses.left_out.at(rho, self.n_slots)
+        found = losses.metrics[i].losses(lam, self.rules)
         losses.cells[i, j] = {rule: found[:, r] for r, rule in enumerate(self.rules)}
         for rule in self.rules:
-            candidate = self.candidate(rule, i, j, losses.width)
-            self.tried.append(candidate)
-            self.losses.append(losses.mean(rule, i, j))
-            self.report(f"{candidate.params}: loss {self.losses[-1]:.4f}")
+            mean = float(losses.cells[i, j][rule].mean())
+            self._keep(Candidate(rule, rho, lam, losses.width), mean)
 
-    def sweep(self, losses: _WidthLosses) -> None:
-        """Try every second rho with the middle lam, and drop hopeless rules."""
-        n_rhos, middle = self.grid.rhos.size, (self.grid.lams.size - 1) // 2
-        for i in range(0, n_rhos, 2):
-            self.try_cell(losses, i, middle)
+    def sweep(self, losses: _WidthLosses) -> dict[Rule, tuple[int, int]]:
+        """Try every second rho and every second lam, leaving out few samples.
+
+        Returns
+        -------
+        dict
+            For each rule that is not hopeless, the best cell.
+        """
+        for i in range(0, self.grid.rhos.size, 2):
+            for j in range(0, self.grid.lams.size, 2):
+                self.try_cell(losses, i, j)
         at_best = {rule: self._fair_at_best(losses, rule) for rule in self.rules}
         lowest = min(self.rules, key=lambda rule: float(at_best[rule].mean()))
         self.rules = [
@@ -242,25 +259,60 @@ class _Search:
             for rule in self.rules
             if not is_better(at_best[lowest], at_best[rule], _HOPELESS_ERRORS)
         ]
+        starts = {rule: losses.best(rule) for rule in self.rules}
+        n_errors = max(1, np.count_nonzero(at_best[lowest]))
+        n_slots = self.contest.with_slots(-(-_ENOUGH_ERRORS // n_errors)).n_slots
+        if n_slots > self.n_slots:
+            # Start again with more samples.
+            self.n_slots = n_slots
+            losses.metrics, losses.cells = {}, {}
+            self.tried, self.losses = [], []
+        return starts
 
-    def walk_downhill(self, losses: _WidthLosses, rule: Rule) -> None:
+    def walk_downhill(
+        self, losses: _WidthLosses, rule: Rule, start: tuple[int, int]
+    ) -> None:
         """Try the neighbours of the best cell until all of them are worse."""
         n_rhos, n_lams = self.grid.rhos.size, self.grid.lams.size
-        while True:
-            i, j = losses.best(rule)
-            neighbours = [(i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)]
-            untried = [
-                (k, l)
-                for k, l in neighbours
-                if 0 <= k < n_rhos and 0 <= l < n_lams and (k, l) not in losses.cells
-            ]
-            if not untried:
-                return
+        untried = [start]
+        while untried:
             for cell in untried:
                 self.try_cell(losses, *cell)
+            i, j = losses.best(rule)
+            untried = [
+                (k, l)
+                for k, l in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1))
+                if 0 <= k < n_rhos and 0 <= l < n_lams and (k, l) not in losses.cells
+            ]
+
+    def try_mean(self, losses: _WidthLosses, rule: Rule) -> tuple[Candidate, Array]:
+        """Try the mean of the candidates, each weighted by how likely it is the best.
+
+        The weight is exp(-t^2 / 2), where t is the difference to the lowest loss in
+        units of its standard error. The mean is that of the logarithms.
+        """
+        by_cell = losses.of_rule(rule)
+        lowest = by_cell[losses.best(rule)]
+        logs, weights = [], []
+        for (i, j), values in by_cell.items():
+            gain = values - lowest
+            error = max(float(gain.std()) / np.sqrt(gain.size), 1e-12)
+            weights.append(np.exp(-0.5 * min(float(gain.mean()) / error, 40.0) ** 2))
+            logs.append([np.log(self.grid.rhos[i]), np.log(self.grid.lams[j])])
+        rho, lam = map(float, np.exp(np.average(logs, axis=0, weights=weights)))
+        found = losses.left_out.at(rho, self.n_slots).losses(lam, [rule])
+        by_probe = found[:, 0].mean(axis=0)
+        candidate = Candidate(rule, rho, lam, losses.width)
+        self._keep(candidate, float(by_probe.mean()))
+        return candidate, by_probe
+
+    def _keep(self, candidate: Candidate, loss: float) -> None:
+        self.tried.append(candidate)
+        self.losses.append(loss)
+        self.report(f"{candidate.params}: loss {loss:.4f}")
 
     def preferred_rule(self, losses: _WidthLosses) -> Rule:
-        """The last rule, unless another one is better by more than a standard error.
+        """The last rule, unless another one is clearly better.
 
         Rules that compare different things are compared by the first gallery, which
         is fair to them, each at its best cell.
@@ -268,7 +320,7 @@ class _Search:
         chosen = self.rules[-1]
         at_best = {rule: self._fair_at_best(losses, rule) for rule in self.rules}
         for rule in reversed(self.rules[:-1]):
-            if is_better(at_best[rule], at_best[chosen], 1.0):
+            if is_better(at_best[rule], at_best[chosen], _CLEAR_ERRORS):
                 chosen = rule
         return chosen
 

@@ -297,16 +297,16 @@ class DualQMLWCV(DualQMLW):
 
     Parameters
     ----------
-    rhos : array-like of shape (n_rhos,), default=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, \
-3.0, 10.0, 30.0)
+    rhos : array-like of shape (n_rhos,), default=(0.0008, 0.004, 0.02, 0.1, 0.5, \
+2.5, 12.5, 60.0)
         Weights of the prior to try.
-    lams : array-like of shape (n_lams,), default=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+    lams : array-like of shape (n_lams,), default=(0.002, 0.01, 0.05, 0.25, 1.25, 6.0)
         Values of lambda to try. Not all pairs are tried: the search starts with every
-        second rho and the middle lambda, and then tries the values next to the best
-        until they are worse.
+        second rho and lambda, and then tries the values next to the best until they
+        are worse.
     rules : sequence of {"cosine", "max"}, default=("cosine", "max")
         Decision rules to try, see :class:`DualQMLW`. The last rule is chosen unless
-        another one is better by more than one standard error. "cosine" is not tried
+        another one is better by more than 1.75 standard errors. "cosine" is not tried
         for more than 25 million pairs of a sample and a class, as it keeps a number
         for each pair, unless it is the only rule.
     own_weight : float, default=0.5
@@ -314,7 +314,7 @@ class DualQMLWCV(DualQMLW):
         "cosine"), see :class:`DualQMLClassifier`.
     kernel : {"auto", "rbf", "linear"}, default="auto"
         The coordinates, see :class:`WithinMetric`.
-    widths : array-like of shape (n_widths,), default=(16.0, 4.0)
+    widths : array-like of shape (n_widths,), default=(4.0, 16.0)
         Variances of the kernel to try, in units of the median squared distance.
         All other parameters are tried with the first width. With the other widths,
         only the chosen rule and lambda are tried, with the chosen rho and the
@@ -378,16 +378,20 @@ class DualQMLWCV(DualQMLW):
 
     Notes
     -----
-    A left-out sample is compared with a gallery in which every class has one sample
-    less, not only its own class. Otherwise classes of different sizes would be
-    compared, and with two samples per class the wrong rule would be chosen. This
-    gallery is smaller than the final one, and needs more regularisation. So rho and
-    lam are chosen, for the chosen rule, by the mean of two losses: with this gallery,
-    and with all other samples.
+    A left-out sample is compared with all other samples. Then its own class has one
+    sample less than the others. With two or three samples per class the wrong rule
+    would be chosen by that, so the rules are compared with a gallery in which every
+    class has one sample less. This gallery is smaller than the final one, and needs
+    more regularisation. So for rule "cosine" rho and lam are chosen by the mean of the
+    losses with both galleries.
+
+    Differences between neighbouring values are often smaller than their standard
+    errors. So the chosen rho and lam are means of their logarithms over all candidates,
+    each with the weight that its difference to the lowest loss allows.
 
     The search costs a small multiple of a fit, for any number of samples: it uses at
-    most 300 leading coordinates, 1,000 classes, 32 samples of each and about 600
-    left-out samples (one of each class if there are more classes).
+    most 256 leading coordinates, 1,000 classes and 32 samples of each. So many samples
+    of each class are left out in turn that about 25 of them are not recognised.
 
     If every class has one sample, nothing can be left out. Then the last of `rules`,
     the smallest lambda and, for images, the descriptors are chosen, and rho has no
@@ -433,12 +437,12 @@ class DualQMLWCV(DualQMLW):
     def __init__(
         self,
         *,
-        rhos: Sequence[float] = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
-        lams: Sequence[float] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
+        rhos: Sequence[float] = (0.0008, 0.004, 0.02, 0.1, 0.5, 2.5, 12.5, 60.0),
+        lams: Sequence[float] = (0.002, 0.01, 0.05, 0.25, 1.25, 6.0),
         rules: Sequence[Rule] = ("cosine", "max"),
         own_weight: float = 0.5,
         kernel: KernelChoice = "auto",
-        widths: Sequence[float] = (16.0, 4.0),
+        widths: Sequence[float] = (4.0, 16.0),
         image_shape: SizeLike | None = None,
         kappa: float = 0.2,
         descriptor: Literal["auto"] | Descriptor | None = "auto",

@@ -121,7 +121,7 @@ class WithinMetric(SupervisedExtractor):
     is used, and rho has no effect.
 
     Time and memory grow linearly with the number of samples. From 1,280 samples on
-    (1,000 for vectors of up to 400 features) the kernel compares all samples with that
+    (800 for vectors of up to 400 features) the kernel compares all samples with that
     many landmarks, which are chosen from all classes alike, and not with all samples.
     For vectors of up to 400 features the leading 400 coordinates of the kernel are
     kept. The motions of at most 400 images are followed.
