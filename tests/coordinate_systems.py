@@ -17,11 +17,12 @@ WIDTH = 1.5
 by_system = pytest.mark.parametrize("kind", ["input", "gram", "rbf"])
 
 
-def make_system(kind, X, tangents, width=WIDTH):
+def make_system(kind, X, tangents, width=WIDTH, codes=None):
     samples = PreparedSamples(X, tangents, X.shape[1])
+    codes = np.zeros(len(X), dtype=int) if codes is None else codes
     if kind == "rbf":
-        return KernelCoordinates(samples, width=width)
-    return (InputCoordinates if kind == "input" else GramCoordinates)(samples)
+        return KernelCoordinates(samples, codes, width=width)
+    return (InputCoordinates if kind == "input" else GramCoordinates)(samples, codes)
 
 
 def bandwidth_of(X, width=WIDTH):
@@ -53,12 +54,3 @@ def slow_coordinates(kind, X, tangents):
     moved = [derivative(kernel, X, tangent) for tangent in tangents]
     moved = np.reshape(moved, (len(tangents), n_samples, n_samples))
     return J @ kernel(X) @ J @ projector, moved @ J @ projector
-
-
-def everyone(X):
-    return np.arange(X.shape[0])
-
-
-def fold_of(n_samples, n_held_out=5, seed=0):
-    order = np.random.default_rng(seed).permutation(n_samples)
-    return np.sort(order[n_held_out:]), np.sort(order[:n_held_out])

@@ -42,7 +42,9 @@ def test_distances_from_products_do_not_depend_on_the_origin(rng):
     for origin in (np.zeros(3), X.mean(axis=0)):
         gram = (X - origin) @ (X - origin).T
         before = gram.copy()
-        np.testing.assert_allclose(gram_distances(gram), expected, atol=1e-13)
+        for others in (np.arange(6), np.array([4, 1])):
+            found = gram_distances(gram[:, others], np.diag(gram), others)
+            np.testing.assert_allclose(found, expected[:, others], atol=1e-13)
         np.testing.assert_array_equal(gram, before)
 
 
@@ -54,14 +56,30 @@ def test_the_values_of_the_training_samples_come_with_the_kernel(name, rng):
     np.testing.assert_allclose(kernel.centred(values), kernel(X), atol=1e-14)
 
 
-def test_a_known_gram_matrix_gives_the_same_kernel(rng):
+def test_known_distances_give_the_same_kernel(rng):
     X = rng.normal(size=(9, 25))
     options = {"width": 2.0, "image_shape": None}
     plain, expected = centred_kernel("rbf", X, **options)
-    kernel, values = centred_kernel("rbf", X, gram=X @ X.T, **options)
+    kernel, values = centred_kernel(
+        "rbf", X, distances=squared_distances(X, X), **options
+    )
     np.testing.assert_allclose(values, expected, atol=1e-14)
     assert kernel.bandwidth == pytest.approx(plain.bandwidth)
     np.testing.assert_allclose(kernel(X), plain(X), atol=1e-13)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_landmarks_are_the_samples_that_others_are_compared_with(rng, name):
+    X = rng.normal(size=(12, 25))
+    landmarks = np.array([1, 4, 5, 9])
+    options = {"width": 2.0, "image_shape": (5, 5)}
+    whole, _ = centred_kernel(name, X, **options)
+    kernel, values = centred_kernel(name, X, landmarks=landmarks, **options)
+    assert kernel.samples.shape[0] == 4
+    np.testing.assert_allclose(values, kernel.raw(X), atol=1e-14)
+    np.testing.assert_allclose(kernel.row_means, values.mean(axis=0), atol=1e-14)
+    if name != "rbf":
+        np.testing.assert_allclose(values, whole.raw(X)[:, landmarks], atol=1e-13)
 
 
 def test_median_is_over_pairs_without_the_diagonal():

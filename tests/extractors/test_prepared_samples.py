@@ -14,6 +14,7 @@ from dualqml.extractors.prepared_samples import (
     fit_prepared,
     needs_products,
     prepare_samples,
+    spread_rows,
 )
 
 NAMES = [f"person {number}" for number in range(40)]
@@ -40,8 +41,7 @@ def test_products_are_those_of_all_pairs(n_motions, n_people):
     np.testing.assert_array_equal(np.sort(order), np.arange(len(order)))
     np.testing.assert_array_equal(samples.inputs, whole.inputs[order])
     assert samples.n_features == 9
-    found = samples.products()
-    assert found is samples.known_products
+    found = samples.known_products
     X = whole.inputs[order]
     np.testing.assert_allclose(found.gram, X @ X.T, atol=1e-13)
     np.testing.assert_array_equal(found.gram, found.gram.T)
@@ -71,8 +71,9 @@ def test_subjects_that_were_removed_leave_no_trace(steps):
     (ours, order), (fresh, expected) = cache.joined(parts), ProductCache().joined(parts)
     np.testing.assert_array_equal(order, expected)
     np.testing.assert_array_equal(ours.inputs, fresh.inputs)
-    np.testing.assert_array_equal(ours.products().gram, fresh.products().gram)
-    np.testing.assert_array_equal(ours.products().slopes, fresh.products().slopes)
+    ours, fresh = ours.known_products, fresh.known_products
+    np.testing.assert_array_equal(ours.gram, fresh.gram)
+    np.testing.assert_array_equal(ours.slopes, fresh.slopes)
 
 
 def test_a_new_subject_changes_one_row_and_one_column_of_blocks():
@@ -109,11 +110,56 @@ def test_a_part_has_the_products_of_its_samples():
     rows = np.array([9, 3, 4, 20])
     part = samples.take(rows)
     np.testing.assert_array_equal(part.inputs, samples.inputs[rows])
-    products = part.products()
+    products = part.known_products
     np.testing.assert_allclose(products.gram, part.inputs @ part.inputs.T, atol=1e-13)
     np.testing.assert_array_equal(
-        products.slopes, samples.products().slopes[:, rows][:, :, rows]
+        products.slopes, samples.known_products.slopes[:, rows][:, :, rows]
     )
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_products_with_landmarks_are_a_part_of_all_products(known):
+    parts = people(NAMES[:12])
+    samples, order = ProductCache().joined(parts)
+    X = samples.inputs
+    T = PreparedSamples.joined(list(parts.values())).tangents[:, order]
+    if not known:
+        # Products of deviations from the mean: only differences count.
+        samples = PreparedSamples(X, T, 9)
+        X = X - X.mean(axis=0)
+    landmarks, moving = np.array([1, 4, 5]), np.array([0, 2, 7, 8])
+    found = samples.products(landmarks, moving)
+    np.testing.assert_allclose(found.gram, X @ X[landmarks].T, atol=1e-13)
+    np.testing.assert_allclose(found.squares, np.sum(X * X, axis=1), atol=1e-13)
+    expected = T[:, moving] @ X[landmarks].T
+    np.testing.assert_allclose(found.slopes, expected, atol=1e-12)
+    expected = np.sum(T[:, moving] * X[moving], axis=2)
+    np.testing.assert_allclose(found.own_slopes, expected, atol=1e-12)
+
+
+def test_tangents_of_some_samples_are_found_by_their_rows():
+    whole = PreparedSamples.joined(list(people(NAMES[:6]).values()))
+    moving = np.array([0, 2, 3, 7])
+    some = PreparedSamples(whole.inputs, whole.tangents[:, moving], 9, moving=moving)
+    rows = np.array([2, 7])
+    np.testing.assert_array_equal(some.moved(rows), whole.moved(rows))
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8),
+    most=st.integers(1, 40),
+    seed=st.integers(0, 99),
+)
+def test_rows_are_spread_over_all_classes(sizes, most, seed):
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    codes = np.random.default_rng(seed).permutation(codes)
+    rows = spread_rows(codes, most)
+    assert rows.size == min(most, codes.size)
+    assert (np.diff(rows) > 0).all()
+    taken = np.bincount(codes[rows], minlength=len(sizes))
+    shares = np.array(sizes) * rows.size / codes.size
+    # No class has more than its share, but for rounding at both ends.
+    assert (np.abs(taken - shares) < 2.0).all()
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
@@ -134,8 +180,11 @@ def test_known_products_do_not_change_the_fit(kernel, shape):
 
 
 def test_products_are_for_kernels_and_for_few_samples():
-    assert needs_products(DualQMLW(kernel="rbf"), 5000, 10)
+    assert needs_products(DualQMLW(kernel="rbf"), 3000, 10)
     assert needs_products(DualQMLW(kernel="auto"), 3000, 10)
-    assert not needs_products(DualQMLW(kernel="auto"), 3001, 10)
+    # More products than that are not kept.
+    assert not needs_products(DualQMLW(kernel="rbf"), 3001, 10)
     assert needs_products(DualQMLW(kernel="linear"), 10, 10)
     assert not needs_products(DualQMLW(kernel="linear"), 11, 10)
+    # Principal components of so many features would take too long.
+    assert needs_products(DualQMLW(kernel="linear"), 2500, 2000)

@@ -48,7 +48,6 @@ FREE = {
     ("GTDA", "column_basis_", 1),
     # Results for lists of parameters, which may have been changed since the fit.
     *(("DualQMLClassifierCV", "cv_errors_", axis) for axis in range(2)),
-    *(("DualQMLWCV", "cv_losses_", axis) for axis in range(3)),
 }
 #: Models that do not keep the training samples to which `dual_coef_` belongs.
 WITHOUT_SAMPLES = [

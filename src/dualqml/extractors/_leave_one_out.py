@@ -48,8 +48,8 @@ from dualqml._linalg import class_means, unit_rows
 from dualqml._typing import Array, Index, Mask
 from dualqml.extractors.tuning import rank_loss
 
-#: Added to the diagonal of the block of each class, relative to the largest trace:
-#: copies of a sample make a block singular, and share a weight with the ridge.
+#: Added to the diagonal of the block of each class, relative to its trace: copies of a
+#: sample make a block singular, and share a weight with the ridge.
 _COPY_RIDGE = 1e-9
 #: Least value of denominators that are positive without rounding.
 _LEAST_DENOMINATOR = 1e-12
@@ -312,8 +312,6 @@ class GalleryFilters:
         if not contest.real.all():
             self.own[~contest.real] = 0.0
         self.blocks = self.own @ self.own.transpose(0, 2, 1)
-        traces = np.einsum("cii->c", self.blocks)
-        self.ridge = _COPY_RIDGE * float(traces.max())
         weights = self.weights(self.blocks, self.used, self.used.astype(np.float64))
         self.filters = (weights[:, None] @ self.own)[:, 0]
 
@@ -322,11 +320,15 @@ class GalleryFilters:
         moved = solve_triangular(self.factor, rows.T, lower=True, check_finite=False)
         return np.asarray(moved.T)
 
-    def weights(self, blocks: Array, used: Mask, targets: Array) -> Array:
+    @staticmethod
+    def weights(blocks: Array, used: Mask, targets: Array) -> Array:
         """Weights ``B^-1 targets`` of the used samples of each class; others zero."""
-        identity = np.eye(used.shape[1])
         system = np.where(used[:, :, None] & used[:, None, :], blocks, 0.0)
-        system += np.where(used, self.ridge, 1.0)[:, :, None] * identity
+        traces = np.einsum("cii->c", system)
+        # A class whose samples are all zero has no trace of its own.
+        ridge = np.maximum(traces, _COPY_RIDGE * max(float(traces.max()), 1.0))
+        diagonal = np.where(used, _COPY_RIDGE * ridge[:, None], 1.0)
+        system += diagonal[:, :, None] * np.eye(used.shape[1])
         solved = np.linalg.solve(system, np.where(used, targets, 0.0)[..., None])
         return np.asarray(solved[..., 0])
 

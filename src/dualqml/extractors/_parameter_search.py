@@ -8,7 +8,8 @@ closed form. Few candidates are tried: the loss changes smoothly over the grid.
 1. A sweep over every second rho and lam, with one left-out sample of each class. It
    shows where to start, which rules are hopeless, and how many samples must be left
    out: the more of them are recognised, the less a single one tells.
-2. The search walks downhill from the best of the sweep until all neighbours are worse.
+2. The search walks downhill from the best of the sweep until all neighbours are worse,
+   and then tries values half-way to the neighbours.
 3. Differences between neighbours are often smaller than their standard errors. So rho
    and lam are not those of the lowest loss, but means over all candidates, each with
    the weight that its difference to the lowest loss allows.
@@ -32,8 +33,11 @@ from dualqml.extractors._leave_one_out import (
 from dualqml.extractors.within_metric import within_spectrum
 
 #: Left-out samples that are not recognised at once tell candidates apart. There should
-#: be about this number of them.
-_ENOUGH_ERRORS = 25
+#: be about this number of them, but not many more left-out samples than the second.
+_ENOUGH_ERRORS, _ENOUGH_PROBES = 50, 600
+#: Small sets of two or three samples per class are put into slots several times, up to
+#: this number of left-out samples, as each time the gallery is another one.
+_FEW_PROBES = 300
 #: The last rule is preferred unless another one is better by more than this number of
 #: standard errors.
 _CLEAR_ERRORS = 1.75
@@ -141,28 +145,39 @@ def search_parameters(
     Choice
         The chosen parameters, and all that were tried.
     """
-    search = _Search(
-        make_contest(codes, random_state), codes, grid, kappa, own_weight, report
-    )
+    contest = make_contest(codes, random_state)
+    n_several = contest.left_out(0).size
+    n_shuffles = 1
+    if contest.has_fair_gallery:
+        n_probes = min(contest.real.shape[1], 3) * n_several
+        n_shuffles = max(1, _FEW_PROBES // n_probes)
+    contests = [contest]
+    contests += [make_contest(codes, random_state) for _ in range(n_shuffles - 1)]
+    search = _Search(contests, codes, grid, kappa, own_weight, report)
     first = float(grid.widths[0])
     losses = search.at_width(system, first)
     starts = search.sweep(losses)
     for rule in search.rules:
         search.walk_downhill(losses, rule, starts[rule])
     rule = search.preferred_rule(losses)
+    search.rules = [rule]
     found = [(losses, system)]
     if isinstance(system, KernelCoordinates):
         i, j = losses.best(rule)
-        search.rules = [rule]
         for width in map(float, grid.widths[1:]):
             other = system.at_width(width / first)
             losses = search.at_width(other, width)
-            for k in range(max(i - 1, 0), min(i + 2, grid.rhos.size)):
+            for k in (i - 1.0, i, i + 1.0):
                 search.try_cell(losses, k, j)
             found.append((losses, other))
     chosen, system = min(found, key=lambda pair: pair[0].lowest(rule))
+    search.refine(chosen, rule)
     best, by_probe = search.try_mean(chosen, rule)
     return Choice(best, search.tried, search.losses, by_probe, system)
+
+
+#: A place in the grid: the numbers of rho and lam. Halves are between two values.
+Cell = tuple[float, float]
 
 
 class _WidthLosses:
@@ -172,12 +187,12 @@ class _WidthLosses:
     (2, n_probes): in both galleries.
     """
 
-    def __init__(self, left_out: LeaveOneOut, width: float) -> None:
+    def __init__(self, left_out: Sequence[LeaveOneOut], width: float) -> None:
         self.left_out, self.width = left_out, width
-        self.metrics: dict[int, LeaveOneOutAtRho] = {}
-        self.cells: dict[tuple[int, int], dict[Rule, Array]] = {}
+        self.metrics: dict[float, list[LeaveOneOutAtRho]] = {}
+        self.cells: dict[Cell, dict[Rule, Array]] = {}
 
-    def of_rule(self, rule: Rule) -> dict[tuple[int, int], Array]:
+    def of_rule(self, rule: Rule) -> dict[Cell, Array]:
         """Losses of one rule, over both galleries, by cell."""
         return {
             cell: found[rule].mean(axis=0)
@@ -185,7 +200,7 @@ class _WidthLosses:
             if rule in found
         }
 
-    def best(self, rule: Rule) -> tuple[int, int]:
+    def best(self, rule: Rule) -> Cell:
         """The cell with the lowest mean loss, the first if several are equal."""
         losses = self.of_rule(rule)
         return min(losses, key=lambda cell: float(losses[cell].mean()))
@@ -200,14 +215,14 @@ class _Search:
 
     def __init__(
         self,
-        contest: Contest,
+        contests: Sequence[Contest],
         codes: Index,
         grid: Grid,
         kappa: float,
         own_weight: float,
         report: Callable[[str], None],
     ) -> None:
-        self.contest, self.codes, self.grid = contest, codes, grid
+        self.contests, self.codes, self.grid = contests, codes, grid
         self.kappa, self.own_weight, self.report = kappa, own_weight, report
         self.rules: list[Rule] = list(grid.rules)
         self.n_slots = 1
@@ -218,30 +233,37 @@ class _Search:
         """Prepare the losses with one width."""
         coordinates = system.coarse()
         spectrum = within_spectrum(coordinates, self.codes, self.kappa)
-        left_out = LeaveOneOut(
-            self.contest,
-            coordinates.training @ spectrum.directions,
-            self.codes,
-            spectrum.variances,
-            spectrum.scale,
-            own_weight=self.own_weight,
-        )
+        projected = coordinates.training @ spectrum.directions
+        left_out = [
+            LeaveOneOut(
+                contest,
+                projected,
+                self.codes,
+                spectrum.variances,
+                spectrum.scale,
+                own_weight=self.own_weight,
+            )
+            for contest in self.contests
+        ]
         return _WidthLosses(left_out, width)
 
-    def try_cell(self, losses: _WidthLosses, i: int, j: int) -> None:
-        """Compute the losses of a cell, unless they are known."""
-        if (i, j) in losses.cells:
+    def try_cell(self, losses: _WidthLosses, i: float, j: float) -> None:
+        """Compute the losses of a cell, unless it is known or outside of the grid."""
+        inside = 0 <= i < self.grid.rhos.size and 0 <= j < self.grid.lams.size
+        if (i, j) in losses.cells or not inside:
             return
-        rho, lam = float(self.grid.rhos[i]), float(self.grid.lams[j])
+        rho, lam = _between(self.grid.rhos, i), _between(self.grid.lams, j)
         if i not in losses.metrics:
-            losses.metrics[i] = losses.left_out.at(rho, self.n_slots)
-        found = losses.metrics[i].losses(lam, self.rules)
+            losses.metrics[i] = [
+                left_out.at(rho, self.n_slots) for left_out in losses.left_out
+            ]
+        found = _joined(losses.metrics[i], lam, self.rules)
         losses.cells[i, j] = {rule: found[:, r] for r, rule in enumerate(self.rules)}
         for rule in self.rules:
             mean = float(losses.cells[i, j][rule].mean())
             self._keep(Candidate(rule, rho, lam, losses.width), mean)
 
-    def sweep(self, losses: _WidthLosses) -> dict[Rule, tuple[int, int]]:
+    def sweep(self, losses: _WidthLosses) -> dict[Rule, Cell]:
         """Try every second rho and every second lam, leaving out few samples.
 
         Returns
@@ -260,8 +282,9 @@ class _Search:
             if not is_better(at_best[lowest], at_best[rule], _HOPELESS_ERRORS)
         ]
         starts = {rule: losses.best(rule) for rule in self.rules}
-        n_errors = max(1, np.count_nonzero(at_best[lowest]))
-        n_slots = self.contest.with_slots(-(-_ENOUGH_ERRORS // n_errors)).n_slots
+        n_errors = max(1, int(np.count_nonzero(at_best[lowest])))
+        wanted = min(_ENOUGH_ERRORS / n_errors, _ENOUGH_PROBES / at_best[lowest].size)
+        n_slots = self.contests[0].with_slots(int(np.ceil(wanted))).n_slots
         if n_slots > self.n_slots:
             # Start again with more samples.
             self.n_slots = n_slots
@@ -269,21 +292,23 @@ class _Search:
             self.tried, self.losses = [], []
         return starts
 
-    def walk_downhill(
-        self, losses: _WidthLosses, rule: Rule, start: tuple[int, int]
-    ) -> None:
+    def walk_downhill(self, losses: _WidthLosses, rule: Rule, start: Cell) -> None:
         """Try the neighbours of the best cell until all of them are worse."""
-        n_rhos, n_lams = self.grid.rhos.size, self.grid.lams.size
-        untried = [start]
-        while untried:
-            for cell in untried:
+        self.try_cell(losses, *start)
+        before = None
+        while before != losses.best(rule):
+            before = i, j = losses.best(rule)
+            for cell in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
                 self.try_cell(losses, *cell)
-            i, j = losses.best(rule)
-            untried = [
-                (k, l)
-                for k, l in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1))
-                if 0 <= k < n_rhos and 0 <= l < n_lams and (k, l) not in losses.cells
-            ]
+
+    def refine(self, losses: _WidthLosses, rule: Rule) -> None:
+        """Try values half-way from the best cell to its neighbours."""
+        i, j = losses.best(rule)
+        for half in (-0.5, 0.5):
+            self.try_cell(losses, i, j + half)
+        _, j = losses.best(rule)
+        for half in (-0.5, 0.5):
+            self.try_cell(losses, i + half, j)
 
     def try_mean(self, losses: _WidthLosses, rule: Rule) -> tuple[Candidate, Array]:
         """Try the mean of the candidates, each weighted by how likely it is the best.
@@ -298,9 +323,11 @@ class _Search:
             gain = values - lowest
             error = max(float(gain.std()) / np.sqrt(gain.size), 1e-12)
             weights.append(np.exp(-0.5 * min(float(gain.mean()) / error, 40.0) ** 2))
-            logs.append([np.log(self.grid.rhos[i]), np.log(self.grid.lams[j])])
-        rho, lam = map(float, np.exp(np.average(logs, axis=0, weights=weights)))
-        found = losses.left_out.at(rho, self.n_slots).losses(lam, [rule])
+            logs.append([_between(self.grid.rhos, i), _between(self.grid.lams, j)])
+        means = np.average(np.log(logs), axis=0, weights=weights)
+        rho, lam = map(float, np.exp(means))
+        metrics = [left_out.at(rho, self.n_slots) for left_out in losses.left_out]
+        found = _joined(metrics, lam, [rule])
         by_probe = found[:, 0].mean(axis=0)
         candidate = Candidate(rule, rho, lam, losses.width)
         self._keep(candidate, float(by_probe.mean()))
@@ -328,6 +355,19 @@ class _Search:
         """Losses in the first gallery at the cell where their mean is lowest."""
         fair = [found[rule][0] for found in losses.cells.values() if rule in found]
         return min(fair, key=lambda values: float(values.mean()))
+
+
+def _between(values: Array, place: float) -> float:
+    """The value at a place of a list; at a half, the geometric mean of two."""
+    lower, upper = int(np.floor(place)), int(np.ceil(place))
+    return float(np.sqrt(values[lower] * values[min(upper, values.size - 1)]))
+
+
+def _joined(
+    metrics: Sequence[LeaveOneOutAtRho], lam: float, rules: Sequence[Rule]
+) -> Array:
+    """Losses of all left-out samples of all contests."""
+    return np.concatenate([at.losses(lam, rules) for at in metrics], axis=-1)
 
 
 def is_better(losses: Array, others: Array, n_errors: float) -> bool:

@@ -47,6 +47,8 @@ from dualqml.extractors.tuning import check_search_results, search_results
 from dualqml.extractors.within_metric import Descriptor, KernelChoice, WithinMetric
 from dualqml.images.shapes import SizeLike
 
+InputChoice = Literal["auto", "local"]
+
 #: Most pairs of a sample and a class for which rule "cosine" is tried: its profiles
 #: take 200 MB then.
 _MOST_PROFILES = 25_000_000
@@ -164,7 +166,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self.width = width
         self.image_shape = image_shape
         self.kappa = kappa
-        self.descriptor = descriptor
+        self.descriptor: InputChoice | None = descriptor
         self.tol = tol
         self.n_jobs = n_jobs
 
@@ -236,15 +238,26 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
             n_jobs=self.n_jobs,
         ).fit(coordinates, self.classes_[codes])
 
-    def _metric(self, rho: float, width: float) -> WithinMetric:
+    def _metric(
+        self, rho: float, width: float, descriptor: InputChoice | None = "auto"
+    ) -> WithinMetric:
+        """The metric, not fitted; "auto" means the only descriptor that there is."""
+        if descriptor == "auto":
+            (descriptor,) = self._descriptors()
         return WithinMetric(
             rho=rho,
             kernel=self.kernel,
             width=width,
             image_shape=self.image_shape,
             kappa=self.kappa,
-            descriptor=self.descriptor,
+            descriptor=descriptor,
         )
+
+    def _descriptors(self) -> list[Descriptor | None]:
+        """The inputs to try; the last one is preferred."""
+        if self.descriptor != "auto":
+            return [self.descriptor]
+        return [None] if self.image_shape is None else [None, "local"]
 
     def _features(self, data: Array) -> Array:
         return np.asarray(self.qml_.transform(self.metric_._features(data)))
@@ -445,7 +458,7 @@ class DualQMLWCV(DualQMLW):
         widths: Sequence[float] = (4.0, 16.0),
         image_shape: SizeLike | None = None,
         kappa: float = 0.2,
-        descriptor: Literal["auto"] | Descriptor | None = "auto",
+        descriptor: InputChoice | None = "auto",
         tol: float = 1e-6,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -556,12 +569,6 @@ class DualQMLWCV(DualQMLW):
         self.cv_results_ = search_results(candidates, scores)
         self.best_score_ = float(scores[candidates.index(self.best_params_)])
 
-    def _descriptors(self) -> list[Descriptor | None]:
-        """The inputs to try; the last one is preferred."""
-        if self.descriptor != "auto":
-            return [self.descriptor]
-        return [None] if self.image_shape is None else [None, "local"]
-
     def _grid(self, codes: Index) -> Grid:
         """The values to try, checked."""
         rhos = np.sort(_positive_values("rhos", self.rhos))
@@ -576,23 +583,6 @@ class DualQMLWCV(DualQMLW):
         if codes.size * self.classes_.size > _MOST_PROFILES and "max" in rules:
             rules = ["max"]
         return Grid(rhos, lams, rules, widths)
-
-    def _metric(
-        self,
-        rho: float,
-        width: float,
-        descriptor: Literal["auto"] | Descriptor | None = "auto",
-    ) -> WithinMetric:
-        if descriptor == "auto":
-            (descriptor,) = self._descriptors()
-        return WithinMetric(
-            rho=rho,
-            kernel=self.kernel,
-            width=width,
-            image_shape=self.image_shape,
-            kappa=self.kappa,
-            descriptor=descriptor,
-        )
 
     def _report(self, level: int, text: str) -> None:
         if self.verbose >= level:
