@@ -492,9 +492,9 @@ def one_negative_at_most(
 ) -> Mask:
     """Whether symmetric matrices have no more than one eigenvalue below a margin.
 
-    The matrix S + 2 zz' / |x'Sx| with z = Sx is positive definite if S is so but for one
-    eigenvalue and x'Sx < 0. Its factorisation proves no more than one negative
-    eigenvalue for any x, since zz' can hide only one.
+    If S is positive definite but for one eigenvalue, and x'Sx < 0, then the matrix
+    S + 2 zz' / |x'Sx| with z = Sx is positive definite. That proves no more than one
+    negative eigenvalue for any x, since zz' can hide only one.
 
     Parameters
     ----------
@@ -540,7 +540,7 @@ def positive_definite(matrices: Array, margins: Array | float = 0.0) -> Mask:
     diagonal = np.einsum("cii->ci", shifted)
     size = np.abs(diagonal).sum(axis=1)
     diagonal -= (margins + EPSILON * (matrices.shape[1] + 4) * size)[:, None]
-    out = np.isfinite(shifted).all(axis=(1, 2))
+    out = np.asarray(np.isfinite(shifted).all(axis=(1, 2)))
     try:
         np.linalg.cholesky(shifted[out])
     except np.linalg.LinAlgError:
@@ -550,7 +550,7 @@ def positive_definite(matrices: Array, margins: Array | float = 0.0) -> Mask:
                 np.linalg.cholesky(shifted[c])
             except np.linalg.LinAlgError:
                 out[c] = False
-    return np.asarray(out)
+    return out
 
 
 def _record(bounds: Array, trial: Array, allowed: Index, proven: Mask) -> None:

@@ -178,18 +178,19 @@ def _solve_chunk(
         continuation_decades=_continuation_decades(spectrum, lam),
     )
     if _may_have_rank_one(spectrum, real.shape[1]):
-        simple = solve_rank_one(
-            Z, spectrum.eigenvalues, real, 1.0 / lam, root, tol=tol
-        )
+        simple = solve_rank_one(Z, spectrum.eigenvalues, real, 1.0 / lam, root, tol=tol)
         found = simple.as_batch()
         rest = np.flatnonzero(~simple.accepted)
         if rest.size:
-            found.put(
-                rest,
-                solve_general(
-                    Z[rest], real=real[rest], v=v[rest], largest_root=root[rest]
-                ),
+            # The best solution of rank one is a good start, if there is one.
+            usable = np.isfinite(simple.gap[rest])
+            part = solve_general(
+                Z[rest],
+                real=real[rest],
+                v=np.where(usable[:, None], simple.v[rest], v[rest]),
+                largest_root=np.where(usable, simple.root[rest], root[rest]),
             )
+            found.put(rest, part)
     else:
         found = solve_general(Z, real=real, v=v, largest_root=root)
     largest = found.roots[:, 0]

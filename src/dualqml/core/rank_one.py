@@ -37,16 +37,20 @@ MIN_CLASS_SIZE = 10
 #: Power iterations that find the main direction of the own samples. Only the signs of
 #: the responses are used, so a few are enough.
 _POWER_ITERATIONS = 8
+#: Share of the samples, or of the dimensions if they are fewer, that are taken to be
+#: active at first. Between 10 and 90 per cent are in the end.
+_ACTIVE_SHARE = 0.4
 #: Newton steps for the root. Two or three are needed as a rule.
 _MAX_NEWTON_STEPS = 30
 #: Bounds of d ln |w|^2 / d ln t - 1, the slope that a Newton step divides by.
 _STEEPEST, _FLATTEST = -3.0, -1.0
 #: A Newton step of at most this size in ln t, in units of the square root of the
-#: tolerance, is the last one. It is taken to first order, without a new evaluation: what
-#: that leaves out is its square, 1e-10 at a tolerance of 1e-6.
+#: tolerance, is the last one. It is taken to first order, without a new evaluation.
+#: That leaves out its square, 1e-10 at a tolerance of 1e-6.
 _LAST_STEP = 0.01
-#: Rounds of pivoting for one t. Five to ten are needed at the first t, one or two then.
-_MAX_ROUNDS = 100
+#: Rounds of pivoting for one t. Three to fifteen are needed at the first t, one or two
+#: then. If the own samples do not fit on one side there is no solution, and no end.
+_MAX_ROUNDS = 30
 #: Rounds that may pass without fewer wrong samples before single ones are exchanged,
 #: which is slow but always ends.
 _FULL_EXCHANGES = 3
@@ -119,8 +123,8 @@ def solve_rank_one(
     """
     # Numbers that overflow become NaN, and their class is not accepted.
     with np.errstate(all="ignore"):
-        problem = _turned_to_one_side(Z, L, real, inv_lam, root)
-        found = _follow_root(problem, np.log(root), tol)
+        problem, active = _turned_to_one_side(Z, L, real, inv_lam, root)
+        found = _follow_root(problem, active, np.log(root), tol)
         return _judged(problem, *found, tol)
 
 
@@ -143,10 +147,11 @@ class _Problem:
 
 def _turned_to_one_side(
     Z: Array, L: Array, real: Mask, inv_lam: float, root: Array
-) -> _Problem:
+) -> tuple[_Problem, Mask]:
     """Turn each sample to the side of the main direction of its class.
 
     x and -x are equal for P. The main direction is the leading eigenvector of G.
+    The second result is a guess which samples are active.
     """
     given = _Problem(Z, L, real, inv_lam)
     _, _, G = given.products(np.arange(Z.shape[0]), root)
@@ -155,11 +160,17 @@ def _turned_to_one_side(
     for _ in range(_POWER_ITERATIONS):
         direction = _apply(G, direction)
         direction = direction / _norms(direction)[:, None]
-    return _Problem(np.where(direction < 0.0, -1.0, 1.0)[:, :, None] * Z, L, real, inv_lam)
+    side = np.where(direction < 0.0, -1.0, 1.0)
+    # The samples that respond least to the main direction are likely to be active.
+    response = np.where(real, side * direction, np.inf)
+    position = np.argsort(np.argsort(response, axis=1, kind="stable"), axis=1)
+    n_active = _ACTIVE_SHARE * np.minimum(real.sum(axis=1), L.size)
+    active = real & (position <= n_active[:, None])
+    return _Problem(side[:, :, None] * Z, L, real, inv_lam), active
 
 
 def _follow_root(
-    problem: _Problem, log_t: Array, tol: float
+    problem: _Problem, active: Mask, log_t: Array, tol: float
 ) -> tuple[Array, Array, Mask, NDArray[np.int64]]:
     """Newton's method on ln |w(t)|^2 = ln t, within bounds that it finds itself.
 
@@ -168,11 +179,10 @@ def _follow_root(
     """
     n_classes, k, _ = problem.Z.shape
     y = np.full((n_classes, k), np.nan)
-    active = problem.real.copy()
     low, high = np.full(n_classes, -np.inf), np.full(n_classes, np.inf)
     n_iter = np.zeros(n_classes, dtype=np.int64)
     shortfall = float(np.clip(_SHORTFALL * tol, _MIN_SHORTFALL, _MAX_SHORTFALL))
-    log_t, todo = log_t.copy(), np.arange(n_classes)
+    active, log_t, todo = active.copy(), log_t.copy(), np.arange(n_classes)
     for _ in range(_MAX_NEWTON_STEPS):
         at, real = log_t[todo], problem.real[todo]
         Z, inverse, G = problem.products(todo, np.exp(at))
@@ -238,7 +248,7 @@ def _judged(
     accepted = np.zeros(t.shape, dtype=bool)
     rows = np.flatnonzero(good)
     if rows.size:
-        # The counting matrix I - Y (L + b)^-1 Y', Y = D^{1/2} Z, of dualqml.core.inertia.
+        # The counting matrix of dualqml.core.inertia, with Y = D^{1/2} Z.
         _, _, counting = problem.products(rows, _IGNORED_ROOT * np.sqrt(tol) * t[rows])
         weights = np.sqrt(D[rows])
         counting *= -weights[:, :, None] * weights[:, None, :]
@@ -339,16 +349,16 @@ class _Complementarity:
 
 def _apply(matrices: Array, vectors: Array) -> Array:
     """Each matrix times the vector of its class."""
-    return (matrices @ vectors[:, :, None])[:, :, 0]
+    return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])
 
 
 def _combine(weights: Array, rows: Array) -> Array:
     """Each class's rows, summed with its weights."""
-    return (weights[:, None, :] @ rows)[:, 0]
+    return np.asarray((weights[:, None, :] @ rows)[:, 0])
 
 
 def _norms(vectors: Array) -> Array:
-    return np.sqrt((vectors * vectors).sum(axis=1))
+    return np.asarray(np.sqrt((vectors * vectors).sum(axis=1)))
 
 
 def _solve(matrices: Array, right: Array) -> Array:
