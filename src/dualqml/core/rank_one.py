@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from dualqml._typing import Array, Index, Mask
 from dualqml.core.inertia import one_negative_at_most
 from dualqml.core.krylov_solver import BatchSolution
+from dualqml.core.non_negative import non_negative
 
 #: Classes of fewer samples are solved by the general solver alone, which is as fast.
 MIN_CLASS_SIZE = 10
@@ -48,12 +49,9 @@ _STEEPEST, _FLATTEST = -3.0, -1.0
 #: tolerance, is the last one. It is taken to first order, without a new evaluation.
 #: That leaves out its square, 1e-10 at a tolerance of 1e-6.
 _LAST_STEP = 0.01
-#: Rounds of pivoting for one t. Three to fifteen are needed at the first t, one or two
+#: Rounds of pivoting for one t. Three to ten are needed at the first t, one or two
 #: then. If the own samples do not fit on one side there is no solution, and no end.
-_MAX_ROUNDS = 30
-#: Rounds that may pass without fewer wrong samples before single ones are exchanged,
-#: which is slow but always ends.
-_FULL_EXCHANGES = 3
+_MAX_ROUNDS = 15
 #: Added to the diagonal of the complementarity problem, relative to its entries. Equal
 #: samples, and more samples than dimensions, make it singular.
 _RIDGE = 1e-13
@@ -163,9 +161,8 @@ def _turned_to_one_side(
     side = np.where(direction < 0.0, -1.0, 1.0)
     # The samples that respond least to the main direction are likely to be active.
     response = np.where(real, side * direction, np.inf)
-    position = np.argsort(np.argsort(response, axis=1, kind="stable"), axis=1)
     n_active = _ACTIVE_SHARE * np.minimum(real.sum(axis=1), L.size)
-    active = real & (position <= n_active[:, None])
+    active = real & (_positions(response) <= n_active[:, None])
     return _Problem(side[:, :, None] * Z, L, real, inv_lam), active
 
 
@@ -307,44 +304,62 @@ class _Complementarity:
     def solve(self, active: Mask, shortfall: float) -> _Pivoted:
         """Block principal pivoting, from a guess of the active samples.
 
-        Samples with the wrong sign change sides, all at once as long as their number
-        falls within a few rounds, and else the last of them alone. The second rule
-        ends always (Murty), the first one is fast.
+        Samples with the wrong sign change sides, all at once. With more samples than
+        dimensions the active sets may cycle. Then SciPy's non-negative least squares
+        make a better guess, which pivoting confirms or rejects.
         """
         n_classes, k = active.shape
-        active = active & self.real
-        y = np.zeros((n_classes, k))
-        matrix = np.empty_like(self.G)
-        converged = np.zeros(n_classes, dtype=bool)
-        fewest = np.full(n_classes, k + 1)
-        chances = np.full(n_classes, _FULL_EXCHANGES)
-        todo = np.arange(n_classes)
+        found = _Pivoted(
+            np.zeros((n_classes, k)),
+            active & self.real,
+            np.zeros(n_classes, dtype=bool),
+            np.empty_like(self.G),
+            np.empty((n_classes, k)),
+        )
+        self._pivot(found, np.arange(n_classes), shortfall)
+        left = np.flatnonzero(~found.converged)
+        if left.size:
+            for c in left:
+                found.active[c] = self._guess(int(c))
+            self._pivot(found, left, shortfall)
+        np.copyto(found.scale, self.passive_scale)
+        np.copyto(found.scale, self.active_scale, where=found.active)
+        return found
+
+    def _pivot(self, found: _Pivoted, todo: Index, shortfall: float) -> None:
+        """Improve what was found for some classes, until nothing is wrong."""
         for _ in range(_MAX_ROUNDS):
-            here, real = active[todo], self.real[todo]
-            matrix[todo] = system = np.where(
-                here[:, :, None], self.active_rows[todo], self.passive_rows[todo]
+            active = found.active[todo]
+            system = np.where(
+                active[:, :, None], self.active_rows[todo], self.passive_rows[todo]
             )
-            right = np.where(here, self.active_scale[todo], 0.0)
-            y[todo] = now = _solve(system, right)
-            responses = _apply(self.G[todo], now)
-            m = now - responses
+            y = _solve(system, np.where(active, self.active_scale[todo], 0.0))
+            found.matrix[todo], found.y[todo] = system, y
+            responses = _apply(self.G[todo], y)
+            m = y - responses
             floor = -_ZERO_MULTIPLIER * np.abs(m).max(axis=1, keepdims=True)
-            wrong = real & np.where(here, m < floor, responses < 1.0 - shortfall)
-            n_wrong = wrong.sum(axis=1)
-            fewer = n_wrong < fewest[todo]
-            one_by_one = ~fewer & (chances[todo] <= 0)
-            if one_by_one.any():
-                last = k - 1 - wrong[:, ::-1].argmax(axis=1)
-                wrong &= ~one_by_one[:, None] | (np.arange(k) == last[:, None])
-            chances[todo] = np.where(fewer, _FULL_EXCHANGES, chances[todo] - 1)
-            fewest[todo] = np.minimum(fewest[todo], n_wrong)
-            converged[todo] = n_wrong == 0
-            active[todo] = here ^ wrong
-            todo = todo[n_wrong > 0]
+            wrong = np.where(active, m < floor, responses < 1.0 - shortfall)
+            wrong &= self.real[todo]
+            right = ~wrong.any(axis=1) & np.isfinite(y).all(axis=1)
+            found.converged[todo] = right
+            todo, active = todo[~right], (active ^ wrong)[~right]
             if todo.size == 0:
                 break
-        scale = np.where(active, self.active_scale, self.passive_scale)
-        return _Pivoted(y, active, converged, matrix, scale)
+            found.active[todo] = active
+
+    def _guess(self, c: int) -> Mask:
+        """The active samples of one class, by non-negative least squares."""
+        real = self.real[c]
+        G = self.G[c][np.ix_(real, real)]
+        active: Mask = np.zeros(real.size, dtype=bool)
+        try:
+            W = np.linalg.solve(np.eye(G.shape[0]) - G, G)
+            unit = 1.0 / np.sqrt(np.diagonal(W))
+            active[real] = non_negative(W * np.outer(unit, unit), unit) > 0.0
+        except (np.linalg.LinAlgError, RuntimeError, ValueError):
+            # Singular, no convergence, not finite: there is no guess.
+            pass
+        return active
 
 
 def _apply(matrices: Array, vectors: Array) -> Array:
@@ -355,6 +370,12 @@ def _apply(matrices: Array, vectors: Array) -> Array:
 def _combine(weights: Array, rows: Array) -> Array:
     """Each class's rows, summed with its weights."""
     return np.asarray((weights[:, None, :] @ rows)[:, 0])
+
+
+def _positions(values: Array) -> Index:
+    """The position of each value in the ascending order of its class."""
+    order = np.argsort(values, axis=1, kind="stable")
+    return np.argsort(order, axis=1, kind="stable")
 
 
 def _norms(vectors: Array) -> Array:
