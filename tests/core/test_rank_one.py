@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -303,8 +305,8 @@ def test_the_fast_count_of_the_certificate_agrees_with_eigenvalues(noise, monkey
 
 def test_the_certificate_sees_a_root_that_a_claim_of_rank_one_hides():
     # The best P of rank one and its multipliers, for a class that needs more.
-    spectrum, members, _ = make_problem([40] * 6, 20, noise=1.5, centre=False)
-    lam = 0.01
+    spectrum, members, _ = make_problem([40] * 6, 20, noise=0.7, centre=False)
+    lam = 0.1
     found = rank_one_of(spectrum, members, lam)
     solution = solve(spectrum, members, lam)
     assert not any(one.accepted[0] for one in found)
@@ -319,3 +321,51 @@ def test_the_certificate_sees_a_root_that_a_claim_of_rank_one_hides():
     assert (certificate.n_negative > 1).all()
     assert (certificate.gap > 1e-6).all()
     assert (certificate.dual <= certify(spectrum, members, solution).primal).all()
+
+
+def test_the_certificate_sees_that_a_claimed_root_is_too_small():
+    # Larger multipliers have a larger root than the factor tells.
+    spectrum, members, _ = make_problem([30] * 12, 20, noise=0.2, centre=False)
+    solution = solve(spectrum, members, 1.0)
+    good = certify(spectrum, members, solution)
+    forged = replace(solution, multipliers=1.01 * solution.multipliers)
+    certificate = certify(spectrum, members, forged)
+    assert (solution.ranks == 1).all()
+    assert (certificate.n_negative == 1).all()
+    assert (certificate.dual <= good.primal).all()
+    assert (certificate.gap > 1e-6).all()
+
+
+def test_the_estimate_of_the_root_is_exact_to_second_order():
+    # A large tolerance, so that the last step to first order leaves something to see.
+    spectrum, members, _ = make_problem([30] * 12, 20, noise=0.2, centre=False)
+    seen = 0.0
+    for own, found in zip(
+        members, rank_one_of(spectrum, members, 1.0, tol=1e-2), strict=True
+    ):
+        shift = found.root_shift[0] / found.root[0]
+        root = -dual_eigenvalues(spectrum, own, found.v[0])[0] / found.root[0]
+        assert root - 1.0 == pytest.approx(shift, rel=1e-3, abs=1e-12)
+        seen = max(seen, abs(shift))
+    assert seen > 1e-9
+
+
+def test_least_squares_help_where_pivoting_does_not_converge(monkeypatch):
+    spectrum, members, _ = make_problem([30] * 12, 10, noise=0.2, centre=False)
+    before = rank_one_of(spectrum, members, 10.0)
+    # One round can only confirm a guess.
+    monkeypatch.setattr(rank_one, "_MAX_ROUNDS", 1)
+    for a, b in zip(before, rank_one_of(spectrum, members, 10.0), strict=True):
+        assert a.accepted[0]
+        assert b.accepted[0]
+        np.testing.assert_allclose(a.v, b.v, atol=1e-6 * a.v.max())
+
+
+def test_without_convergence_the_general_solver_starts_as_usual(monkeypatch):
+    spectrum, members, _ = make_problem([30] * 4, 10, noise=0.2, centre=False)
+    monkeypatch.setattr(rank_one, "_MAX_NEWTON_STEPS", 0)
+    for found in rank_one_of(spectrum, members, 1.0):
+        assert not found.accepted[0]
+        assert (found.v == 0.0).all()
+    solution = solve(spectrum, members, 1.0)
+    assert certify(spectrum, members, solution).worst.max() <= 1e-6
