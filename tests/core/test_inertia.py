@@ -5,7 +5,11 @@ from hypothesis import strategies as st
 
 from dualqml.core import scatter_spectrum, solve
 from dualqml.core.class_chunks import class_chunks
-from dualqml.core.inertia import RootCounter
+from dualqml.core.inertia import (
+    RootCounter,
+    one_negative_at_most,
+    positive_definite,
+)
 from dualqml.core.single_class import other_samples, span_coordinates
 from dualqml.core.spectrum import sample_spectrum
 from tests.problems import make_data, make_problem, members_of, problems
@@ -184,3 +188,37 @@ def test_no_root_is_bounded_where_errors_are_too_large():
     )
     # Either infinite or far above: never below the root.
     assert (bounds[0] >= 1e6 * root).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    k=st.integers(2, 30),
+    n_negative=st.integers(0, 2),
+    power=st.floats(-6.0, 6.0),
+    seed=st.integers(0, 10_000),
+)
+def test_cholesky_counts_up_to_one_negative_eigenvalue(k, n_negative, power, seed):
+    rng = np.random.default_rng(seed)
+    Q, _ = np.linalg.qr(rng.normal(size=(k, k)))
+    w = rng.uniform(0.1, 1.0, size=k)
+    n_negative = min(n_negative, k)
+    w[:n_negative] *= -(10.0**power)
+    S = (Q * w) @ Q.T
+    S = 0.5 * (S + S.T)
+    assert positive_definite(S[None])[0] == (n_negative == 0)
+    direction = Q[:, 0] + 1e-3 * rng.normal(size=k) / 10.0 ** abs(power)
+    assert one_negative_at_most(S[None], direction[None])[0] == (n_negative <= 1)
+    # A direction that tells nothing must not prove anything that is wrong.
+    if n_negative == 2:
+        assert not one_negative_at_most(S[None], rng.normal(size=(1, k)))[0]
+
+
+def test_cholesky_counts_with_a_margin_and_for_each_matrix_by_itself():
+    S = np.stack([np.eye(3), np.diag([1.0, 1.0, 0.1]), np.full((3, 3), np.nan)])
+    np.testing.assert_array_equal(positive_definite(S), [True, True, False])
+    np.testing.assert_array_equal(positive_definite(S, 0.2), [True, False, False])
+    margins = np.array([1.1, 0.05, 0.0])
+    np.testing.assert_array_equal(positive_definite(S, margins), [False, True, False])
+    S = np.stack([np.diag([-1.0, 1.0, 0.1]), np.diag([-1.0, 1.0, 0.3])])
+    found = one_negative_at_most(S, np.eye(3)[[0, 0]], 0.2)
+    np.testing.assert_array_equal(found, [False, True])

@@ -50,6 +50,38 @@ def test_hessian_in_blocks_is_the_same(rng, monkeypatch):
     np.testing.assert_allclose(newton.generalised_hessian(at), whole, rtol=1e-12)
 
 
+def test_hessian_of_large_classes_uses_only_the_roots_there_are(rng, monkeypatch):
+    problems = [small_problem(seed, k=12, d=9) for seed in range(6)]
+    A, B = (np.concatenate(arrays) for arrays in zip(*problems, strict=True))
+    # From no root to as many as dimensions.
+    v = rng.exponential(size=(6, 12)) * 10.0 ** np.arange(-3.0, 3.0)[:, None]
+    v[0] = 0.0
+    at = newton.evaluate(A, B, v, 1.0, np.ones((6, 12), dtype=bool))
+    n_roots = (at.eigenvalues < 0.0).sum(axis=1)
+    assert n_roots.min() == 0
+    assert n_roots.max() > 4
+    found = newton.generalised_hessian(at)
+    monkeypatch.setattr(newton, "_LARGE_CLASS", 13)
+    whole = newton.generalised_hessian(at)
+    np.testing.assert_allclose(found, whole, rtol=1e-10, atol=1e-12 * whole.max())
+
+
+@pytest.mark.parametrize("rounds", [0, 6])
+def test_bounded_step_of_large_classes_satisfies_the_kkt_conditions(
+    rng, monkeypatch, rounds
+):
+    monkeypatch.setattr(newton, "_MAX_ROUNDS_LARGE", rounds)
+    factor = rng.normal(size=(8, 20, 15))
+    H = factor @ factor.transpose(0, 2, 1) + 1e-3 * np.eye(20)
+    g = rng.normal(size=(8, 20))
+    v = np.maximum(rng.normal(size=(8, 20)), 0.0)
+    step = newton.bounded_newton_step(H, g, v, np.ones((8, 20), dtype=bool))
+    multiplier = g + (H @ step[:, :, None])[:, :, 0]
+    assert (step >= -v).all()
+    assert multiplier.min() >= -1e-6
+    assert np.abs(multiplier * (step + v)).max() <= 1e-6
+
+
 @settings(max_examples=60)
 @given(seed=st.integers(0, 10_000), rank=st.integers(1, 6))
 def test_bounded_step_satisfies_the_kkt_conditions(seed, rank):

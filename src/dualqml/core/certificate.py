@@ -307,6 +307,7 @@ class _FactorBounds:
     squared: Array  # (C, rank): |f|^2 of each factor row f
     energies: Array  # (C, rank): f'Sf, S the scatter in which roots are counted
     root_shifts: Array  # (C, rank): see QMLSolution.root_shifts
+    first: Array | None = None  # (C, rank of the spectrum): the first factor row
 
 
 def _direct_bounds(X: Array, own: Index, rows: Array, rounding: float) -> _FactorBounds:
@@ -434,7 +435,14 @@ class _StoredFactors:
         np.einsum("cii->ci", gram)[...] = squared
         norm = np.sqrt((gram * gram).sum(axis=(1, 2)))
         return _FactorBounds(
-            own, lower, extra, norm, squared, total, of_rows(self.root_shifts)
+            own,
+            lower,
+            extra,
+            norm,
+            squared,
+            total,
+            of_rows(self.root_shifts),
+            factors[:, 0],
         )
 
 
@@ -480,6 +488,7 @@ def _certificate(
         np.where(feasible, above, 0.0),
         _SMALLEST_ROOT_RATIO * min(1.0, float(np.sqrt(tol / 1e-6))),
         np.minimum(real.sum(axis=1), counter.n_features),
+        bounds.first,
     )
     sum_v = v.sum(axis=1)
     half = 0.5 * lam * (limits * limits).sum(axis=1)

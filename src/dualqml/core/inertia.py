@@ -19,7 +19,7 @@ Eigenvalues count as negative up to that norm plus a bound on rounding errors.
 As in the solver, a root t is minus a negative eigenvalue of M(v).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,6 +168,7 @@ class RootCounter:
         margin: Array,
         smallest: float,
         n_possible: Index,
+        vectors: Array | None = None,
     ) -> tuple[Array, NDArray[np.int64]]:
         """Proven upper bounds on the roots of M(v), and how many there are.
 
@@ -188,6 +189,9 @@ class RootCounter:
             Roots below this fraction of the largest need no bounds of their own.
         n_possible : ndarray of shape (n_classes,)
             How many roots there can be at most.
+        vectors : ndarray of shape (n_classes, rank), optional
+            An approximate eigenvector of the largest root of each class. With it, large
+            classes of one root are counted in a faster way.
 
         Returns
         -------
@@ -223,7 +227,17 @@ class RootCounter:
         allowed = np.tile(np.arange(width + 1), (n_classes, 1))
         allowed[:, -1] = n_above
         bounds[bounds > 0.0] = np.inf
-        at_most, computed = self.count_all(trial)
+        single = np.zeros(n_classes, dtype=bool)
+        if vectors is not None and k > _MAX_PAIRED_SIZE:
+            single = (n_above == 1) & (claimed[:, 1] == 0.0)
+            rows = np.flatnonzero(single)
+            single[rows] = self.select(rows).has_single_root(
+                trial[rows, 0], trial[rows, -1], vectors[rows]
+            )
+        at_most, computed = allowed.copy(), allowed.copy()
+        if not single.all():
+            rows = np.flatnonzero(~single)
+            at_most[rows], computed[rows] = self.select(rows).count_all(trial[rows])
         proven = at_most <= allowed
         pending = np.concatenate([above[:, :width], np.ones_like(above[:, :1])], axis=1)
         _record(bounds, trial, allowed, pending & proven)
@@ -249,6 +263,68 @@ class RootCounter:
             class_index, column = class_index[~done], column[~done]
             b, n_allowed = b[~done], n_allowed[~done]
         return bounds, computed[:, -1]
+
+    def select(self, rows: Index) -> "RootCounter":
+        """The counter of some of the classes.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Which classes, in ascending order.
+
+        Returns
+        -------
+        RootCounter
+            With one row per chosen class.
+        """
+        if rows.size == self.own.shape[0]:
+            return self
+        return replace(
+            self,
+            own=self.own[rows],
+            mass=self.mass[rows],
+            dropped=self.dropped[rows],
+            own_error=self.own_error[rows],
+        )
+
+    def has_single_root(self, upper: Array, lower: Array, vectors: Array) -> Mask:
+        """Whether M(v) has a root below one bound, and no other above another bound.
+
+        Two Cholesky factorisations, which are several times faster than eigenvalues.
+
+        Parameters
+        ----------
+        upper, lower : ndarray of shape (n_classes,)
+            The bounds.
+        vectors : ndarray of shape (n_classes, rank)
+            An approximate eigenvector of each class's root, of any length.
+
+        Returns
+        -------
+        boolean ndarray of shape (n_classes,)
+            True only if it is so in the worst case of all errors. It may be false
+            where eigenvalues would prove it.
+        """
+        S, error = self._counting_matrices(upper)
+        single = positive_definite(S, error)
+        S, error = self._counting_matrices(lower)
+        # The root's eigenvector of S is about Yq, where S has to be negative.
+        direction = (self.own @ vectors[:, :, None])[:, :, 0]
+        curvature = (direction * (S @ direction[:, :, None])[:, :, 0]).sum(axis=1)
+        single &= curvature < 0.0
+        return np.asarray(single & one_negative_at_most(S, direction, error))
+
+    def _counting_matrices(self, b: Array) -> tuple[Array, Array]:
+        """I - Y (L + b)^-1 Y' for one b of each class, and bounds of their errors."""
+        inverse = 1.0 / (self.L + b[:, None])
+        weighted = self.own * np.sqrt(inverse)[:, None]
+        S = weighted @ weighted.transpose(0, 2, 1)
+        np.negative(S, out=S)
+        diagonal = np.einsum("cii->ci", S)
+        trace = -diagonal.sum(axis=1)
+        diagonal += 1.0
+        error = self._spectral_error(b[:, None], inverse[:, None])[:, 0]
+        return S, error + self._rounding_error(trace)
 
     def count_all(self, b: Array) -> tuple[Index, Index]:
         """Number of eigenvalues of M(v) below -b, for several b of each class.
@@ -409,6 +485,72 @@ class RootCounter:
         k, rank = self.own.shape[1:]
         error = self.rounding * EPSILON * (0.5 * rank + 8 * k + 8)
         return np.asarray(error * (1.0 + trace))
+
+
+def one_negative_at_most(
+    matrices: Array, directions: Array, margins: Array | float = 0.0
+) -> Mask:
+    """Whether symmetric matrices have no more than one eigenvalue below a margin.
+
+    If S is positive definite but for one eigenvalue, and x'Sx < 0, then the matrix
+    S + 2 zz' / |x'Sx| with z = Sx is positive definite. That proves no more than one
+    negative eigenvalue for any x, since zz' can hide only one.
+
+    Parameters
+    ----------
+    matrices : ndarray of shape (n_classes, k, k)
+        The matrices S.
+    directions : ndarray of shape (n_classes, k)
+        For each matrix a vector x in which it should be negative.
+    margins : ndarray of shape (n_classes,) or float, default=0.0
+        The margins.
+
+    Returns
+    -------
+    boolean ndarray of shape (n_classes,)
+        True only if it is so in spite of rounding errors.
+    """
+    z = (matrices @ directions[:, :, None])[:, :, 0]
+    curvature = np.abs((directions * z).sum(axis=1))[:, None]
+    z = z * np.sqrt(2.0 / np.where(curvature > 0.0, curvature, np.inf))
+    # The last term covers the rounding of the sum.
+    margins = margins + 4.0 * EPSILON * (z * z).sum(axis=1)
+    return positive_definite(matrices + z[:, :, None] * z[:, None, :], margins)
+
+
+def positive_definite(matrices: Array, margins: Array | float = 0.0) -> Mask:
+    """Whether all eigenvalues of symmetric matrices are above a margin.
+
+    If the Cholesky factorisation of a k x k matrix succeeds, no eigenvalue is below
+    -(k + 1) / 2 times the machine precision times the trace.
+
+    Parameters
+    ----------
+    matrices : ndarray of shape (n_classes, k, k)
+        The matrices.
+    margins : ndarray of shape (n_classes,) or float, default=0.0
+        The margins.
+
+    Returns
+    -------
+    boolean ndarray of shape (n_classes,)
+        True only if it is so in spite of rounding errors.
+    """
+    shifted = matrices.copy()
+    diagonal = np.einsum("cii->ci", shifted)
+    size = np.abs(diagonal).sum(axis=1)
+    diagonal -= (margins + EPSILON * (matrices.shape[1] + 4) * size)[:, None]
+    out = np.asarray(np.isfinite(shifted).all(axis=(1, 2)))
+    try:
+        np.linalg.cholesky(shifted[out])
+    except np.linalg.LinAlgError:
+        # One of them has failed. Find out which.
+        for c in np.flatnonzero(out):
+            try:
+                np.linalg.cholesky(shifted[c])
+            except np.linalg.LinAlgError:
+                out[c] = False
+    return out
 
 
 def _record(bounds: Array, trial: Array, allowed: Index, proven: Mask) -> None:

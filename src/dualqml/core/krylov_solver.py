@@ -113,6 +113,13 @@ class BatchSolution:
     violation: Array  # (C,): largest relative violation of the KKT conditions
     n_iter: NDArray[np.int64]  # (C,): eigendecompositions of reduced problems
 
+    def put(self, rows: Index, part: "BatchSolution") -> None:
+        """Replace the solutions of some classes; add up their iterations."""
+        self.v[rows], self.roots[rows] = part.v, part.roots
+        self.vectors[rows], self.root_shifts[rows] = part.vectors, part.root_shifts
+        self.gap[rows], self.violation[rows] = part.gap, part.violation
+        self.n_iter[rows] += part.n_iter
+
 
 def solve_batch(
     Z: Array,

@@ -2,7 +2,9 @@
 """Solver ``newton``: exact QML for all classes at once.
 
 Classes are sorted by size, grouped, padded to the largest of their group and
-solved in chunks that fit the cache (:func:`dualqml.core.krylov_solver.solve_batch`).
+solved in chunks that fit the cache. Classes of many samples are first solved for a
+P of rank one (:func:`dualqml.core.rank_one.solve_rank_one`), which is the solution of
+most of them. All others are solved by :func:`dualqml.core.krylov_solver.solve_batch`.
 Groups depend on the class sizes alone and chunks never influence each other,
 so results are bitwise equal for any chunk size and any number of threads.
 """
@@ -13,12 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dualqml._typing import Array, Index
+from dualqml._typing import Array, Index, Mask
 from dualqml.core.class_chunks import ClassChunk, class_chunks
 from dualqml.core.initial_point import single_sample_table
 from dualqml.core.krylov_solver import BatchSolution, solve_batch
 from dualqml.core.problem import FACTOR_TOLERANCE, QMLSolution
+from dualqml.core.rank_one import MIN_CLASS_SIZE, solve_rank_one
 from dualqml.core.spectrum import ScatterSpectrum
 
 #: Bytes of own samples that a chunk holds; its temporaries take about ten times that.
@@ -118,6 +122,30 @@ class _WarmStart:
     start_root: Array
 
 
+@dataclass(frozen=True)
+class _ChunkSolution:
+    """What is kept of a chunk's solution: the roots that are not zero."""
+
+    v: Array  # (C, k): scaled multipliers
+    kept: Mask  # (C, k): which roots are kept
+    roots: Array  # (n_kept,)
+    vectors: Array  # (n_kept, rank)
+    root_shifts: Array  # (n_kept,)
+    n_iter: NDArray[np.int64]  # (C,)
+
+    @classmethod
+    def of(cls, found: BatchSolution) -> "_ChunkSolution":
+        kept = found.roots > FACTOR_TOLERANCE * found.roots[:, :1]
+        return cls(
+            found.v,
+            kept,
+            found.roots[kept],
+            found.vectors[kept],
+            found.root_shifts[kept],
+            found.n_iter,
+        )
+
+
 def _solve_chunk(
     chunk: ClassChunk,
     state: _WarmStart | None,
@@ -127,7 +155,7 @@ def _solve_chunk(
     lam: float,
     tol: float,
     max_iter: int,
-) -> tuple[BatchSolution, _WarmStart]:
+) -> tuple[_ChunkSolution, _WarmStart]:
     """Solve the classes of a chunk, and tell where the next lambda may start."""
     real = chunk.real
     Z = chunk.gather(spectrum.coordinates)
@@ -141,20 +169,43 @@ def _solve_chunk(
         v = state.v * np.clip(growth, 1.0 / _MAX_GROWTH, _MAX_GROWTH)
         growth = start_root / state.start_root
         root = state.root * np.clip(growth, 1.0 / _MAX_GROWTH, _MAX_GROWTH)
-    found = solve_batch(
-        Z,
-        spectrum.eigenvalues,
-        real,
-        1.0 / lam,
-        v,
-        root,
+    solve_general = partial(
+        solve_batch,
+        L=spectrum.eigenvalues,
+        inv_lam=1.0 / lam,
         tol=tol,
         max_iter=max_iter,
         continuation_decades=_continuation_decades(spectrum, lam),
     )
+    if _may_have_rank_one(spectrum, real.shape[1]):
+        simple = solve_rank_one(Z, spectrum.eigenvalues, real, 1.0 / lam, root, tol=tol)
+        found = simple.as_batch()
+        rest = np.flatnonzero(~simple.accepted)
+        if rest.size:
+            # The best solution of rank one is a good start, if there is one.
+            usable = np.isfinite(simple.gap[rest])
+            part = solve_general(
+                Z[rest],
+                real=real[rest],
+                v=np.where(usable[:, None], simple.v[rest], v[rest]),
+                largest_root=np.where(usable, simple.root[rest], root[rest]),
+            )
+            found.put(rest, part)
+    else:
+        found = solve_general(Z, real=real, v=v, largest_root=root)
     largest = found.roots[:, 0]
     largest = np.where(largest > 0.0, largest, start_root)
-    return found, _WarmStart(found.v, largest, start_v, start_root)
+    return _ChunkSolution.of(found), _WarmStart(found.v, largest, start_v, start_root)
+
+
+def _may_have_rank_one(spectrum: ScatterSpectrum, k: int) -> bool:
+    """Whether solutions of rank one are likely for classes of k samples.
+
+    They are not if the samples of other classes do not span the space: in each free
+    direction that active samples have, M(v) is negative.
+    """
+    n_samples = spectrum.coordinates.shape[0]
+    return k >= MIN_CLASS_SIZE and n_samples - k >= spectrum.rank
 
 
 def _continuation_decades(spectrum: ScatterSpectrum, lam: float) -> int:
@@ -168,7 +219,7 @@ def _continuation_decades(spectrum: ScatterSpectrum, lam: float) -> int:
 
 def _gather(
     chunks: Sequence[ClassChunk],
-    solutions: Sequence[BatchSolution],
+    solutions: Sequence[_ChunkSolution],
     spectrum: ScatterSpectrum,
     n_classes: int,
     lam: float,
@@ -177,19 +228,16 @@ def _gather(
     multipliers = np.zeros(spectrum.coordinates.shape[0])
     ranks = np.zeros(n_classes, dtype=np.int64)
     n_iter = np.zeros(n_classes, dtype=np.int64)
-    keep = []
     for chunk, found in zip(chunks, solutions, strict=True):
         multipliers[chunk.samples[chunk.real]] = lam * found.v[chunk.real]
-        kept = found.roots > FACTOR_TOLERANCE * found.roots[:, :1]
-        ranks[chunk.classes] = kept.sum(axis=1)
+        ranks[chunk.classes] = found.kept.sum(axis=1)
         n_iter[chunk.classes] = found.n_iter
-        keep.append(kept)
     first = np.cumsum(ranks) - ranks
     factors = np.empty((ranks.sum(), spectrum.rank))
     root_shifts = np.empty(factors.shape[0])
-    for chunk, found, kept in zip(chunks, solutions, keep, strict=True):
-        rows = first[chunk.classes][:, None] + np.cumsum(kept, axis=1) - 1
-        scale = np.sqrt(lam * found.roots[kept])
-        factors[rows[kept]] = scale[:, None] * found.vectors[kept]
-        root_shifts[rows[kept]] = found.root_shifts[kept]
+    for chunk, found in zip(chunks, solutions, strict=True):
+        rows = first[chunk.classes][:, None] + np.cumsum(found.kept, axis=1) - 1
+        rows = rows[found.kept]
+        factors[rows] = np.sqrt(lam * found.roots)[:, None] * found.vectors
+        root_shifts[rows] = found.root_shifts
     return QMLSolution(lam, factors, ranks, multipliers, n_iter, root_shifts)

@@ -37,6 +37,12 @@ _SHORT_STEP, _FIRST_SHRINKING, _FURTHER_SHRINKING = 0.2, 0.5, 0.2
 #: Columns of the Hessian's factor computed at a time, so that large classes do not need
 #: temporaries of k * k * d numbers.
 _HESSIAN_BLOCK = 4096
+#: In classes of at least this many samples the Hessian is computed from the roots that
+#: there are, in groups of classes whose number of roots is the same multiple of this.
+_LARGE_CLASS, _ROOT_GROUP = 10, 4
+#: Rounds of the active-set method in such classes. Active sets that have not converged
+#: then may cycle for long, and non-negative least squares are faster.
+_MAX_ROUNDS_LARGE = 6
 #: A class stops after this many evaluations without progress, if its violation is
 #: already this small: the rest is rounding.
 _STALL_EVALUATIONS, _STALL_VIOLATION = 4, 1e-5
@@ -196,6 +202,21 @@ def generalised_hessian(at: Evaluation) -> Array:
     # M is a positive semidefinite matrix minus one of rank k: at most k
     # eigenvalues are negative, and they come first.
     n_low = min(k, d)
+    if k < _LARGE_CLASS:
+        return _hessian_of_lowest(w, responses, n_low)
+    # Large classes have far fewer roots than samples. Sizes depend on each class alone.
+    n_roots = (_roots(w) > 0.0).sum(axis=1)
+    sizes = np.minimum(n_low, _ROOT_GROUP * -(-n_roots // _ROOT_GROUP))
+    H = np.zeros((n_classes, k, k))
+    for size in np.unique(sizes[sizes > 0]):
+        rows = np.flatnonzero(sizes == size)
+        H[rows] = _hessian_of_lowest(w[rows], responses[rows], int(size))
+    return H
+
+
+def _hessian_of_lowest(w: Array, responses: Array, n_low: int) -> Array:
+    """The generalised Hessian if only the n_low lowest eigenvalues are negative."""
+    n_classes, k, d = responses.shape
     t = _roots(w)
     low = t[:, :n_low, None]
     positive = np.maximum(w, 0.0)[:, None, :]
@@ -230,7 +251,7 @@ def bounded_newton_step(H: Array, g: Array, v: Array, real: Mask) -> Array:
     bound = ~real | ((v <= 0.0) & (g > 0.0))
     step = np.empty_like(v)
     todo = np.arange(H.shape[0])
-    for _ in range(2 * k + 2):
+    for _ in range(2 * k + 2 if k < _LARGE_CLASS else _MAX_ROUNDS_LARGE):
         Ht, gt, vt, at_bound = H[todo], g[todo], v[todo], bound[todo]
         free = ~at_bound
         matrix, rhs = Ht, -gt

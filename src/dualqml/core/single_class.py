@@ -20,13 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.lapack import dgejsv
-from scipy.optimize import brentq, nnls
+from scipy.optimize import brentq
 
 from dualqml._typing import Array, Index
 from dualqml.core.certificate import Certificate, certify_class
 from dualqml.core.double_double import MAX_DOUBLE_DOUBLE_SIZE, double_double_product
 from dualqml.core.inertia import OtherSamples
 from dualqml.core.initial_point import single_sample_table
+from dualqml.core.non_negative import non_negative
 from dualqml.core.semismooth_newton import ReducedSolution, minimise
 from dualqml.core.spectrum import EPSILON, decomposition_error, dot_error
 
@@ -52,8 +53,6 @@ _FIRST_STEPS, _PROXIMAL_PROGRESS = 5, 0.9
 _NEWTON_TOLERANCE, _DIRECT_VIOLATION = 1e-10, 1e-7
 #: Powers of ten below lambda at which continuation starts, and its steps per power.
 _CONTINUATION_DECADES, _CONTINUATION_STEPS = 8, (1, 4)
-#: Eigenvalues below this fraction of the largest are noise in least squares.
-_LEAST_SQUARES_TOLERANCE = 1e-14
 #: How often, and by how much in ln t, the bounds of the rank-one root are widened.
 _MAX_WIDENINGS, _WIDENING = 60, 2.0
 #: Accepted gap and violation, in units of the tolerance.
@@ -386,7 +385,7 @@ class _RankOneProblem:
         G = (self.Z * inverse) @ self.Z.T
         # Scaled to a unit diagonal.
         unit = 1.0 / np.sqrt(np.diagonal(G))
-        v = unit * _non_negative(G * np.outer(unit, unit), unit)
+        v = unit * non_negative(G * np.outer(unit, unit), unit)
         w = v @ (self.Z * inverse)
         return float(np.log(w @ w / self.lam) - log_b), w, v
 
@@ -405,21 +404,6 @@ class _RankOneProblem:
         log_b = brentq(lambda x: self.at(x)[0], lower, upper, xtol=1e-15, rtol=1e-15)
         _, w, v = self.at(log_b)
         return w[None], v
-
-
-def _non_negative(G: Array, target: Array) -> Array:
-    """Minimise 1/2 x'Gx - target'x over x >= 0; G has a unit diagonal."""
-    w, Q = np.linalg.eigh(G)
-    root = np.sqrt(np.maximum(w, _LEAST_SQUARES_TOLERANCE * w[-1]))
-    x, _ = nnls(root[:, None] * Q.T, (Q.T @ target) / root)
-    # Once more for the positive entries, with G itself instead of its square root.
-    active = x > 0.0
-    if active.any():
-        part = G[np.ix_(active, active)]
-        exact = np.linalg.lstsq(part, target[active], rcond=_LEAST_SQUARES_TOLERANCE)[0]
-        if (exact > 0.0).all():
-            x[active] = exact
-    return np.asarray(x)
 
 
 def _right_singular_vectors(matrix: Array) -> tuple[Array, Array, float]:
