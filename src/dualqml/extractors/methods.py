@@ -173,7 +173,9 @@ VECTOR_METHODS: Mapping[str, Method] = MappingProxyType(
             preprocessing="centred-unit-norm",
             grid={"C": (100.0, 1.0, 10.0, 1000.0)},
         ),
-        # In its features the nearest mean is the decision of LDA with equal priors.
+        # The nearest mean of its features is what LDA itself decides with equal priors,
+        # if there are more classes than features. Unlike LDA it also takes a gallery
+        # with one sample of each class, on which tuned methods are judged.
         "LDA-shrunk": Method(
             LinearDiscriminantAnalysis,
             {"solver": "eigen", "shrinkage": 0.5},
