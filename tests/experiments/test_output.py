@@ -62,10 +62,12 @@ def test_what_to_take_home_is_in_the_report_and_the_text(tmp_path):
     store(tmp_path)
     written = write_output(tmp_path)
     assert "**AR: what to take home.** Lowest mean error" in written.text
-    (first,) = [
-        text for text in Page(written.report.read_text()).texts("p") if "home" in text
-    ]
-    assert "Lowest mean error: on pixels DualQML" in first
+    page = Page(written.report.read_text())
+    assert "AR: what to take home" in page.texts("strong")
+    assert any(
+        text.startswith("Lowest mean error: on pixels DualQML")
+        for text in page.texts("li")
+    )
 
 
 def test_settings_of_earlier_runs_stay(tmp_path):

@@ -7,8 +7,10 @@ def said(*parts):
     """What is to be taken home from some results, by the names of the databases."""
     results = Results(r for part in parts for r in part.by_unit.values())
     return {
-        name: text.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
-        for name, text in take_home(results)
+        name: " ".join(sentences)
+        .replace("\N{NO-BREAK SPACE}", " ")
+        .replace("\N{MINUS SIGN}", "-")
+        for name, sentences in take_home(results)
     }
 
 

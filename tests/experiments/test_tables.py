@@ -249,7 +249,7 @@ class TestInputs:
         rows = comparison_table(results).rows
         assert [(row.label, row.cells[0].text) for row in rows] == [
             ("AR, pixels, m = 2", "LDA"),
-            ("AR, local descriptors, m = 2", "MFA"),
+            ("AR, local, m = 2", "MFA"),
         ]
 
 

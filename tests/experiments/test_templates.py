@@ -49,7 +49,7 @@ DATA = {
     "page.html": {"title": NASTY, "sections": [("a", NASTY, NASTY)]},
     "paper.html": {"oddities": [NASTY]},
     "summary.html": {
-        "take_home": [Finding(NASTY, NASTY)],
+        "take_home": [Finding(NASTY, (NASTY,))],
         "findings": [(NASTY, NASTY)],
         **dict.fromkeys(("n_failed", "n_units", "why_no_plots"), NASTY),
     },

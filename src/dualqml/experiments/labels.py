@@ -158,7 +158,7 @@ def setting_label(setting: Setting, differing: Iterable[str] = ()) -> str:
     names = list(differing)
     parts = (
         database_label(setting.database),
-        input_label(setting) if "input" in names else "",
+        printable(setting.input) if "input" in names else "",
         size_label(setting),
         variant_label(setting, [name for name in names if name != "input"]),
     )

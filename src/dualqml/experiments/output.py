@@ -149,8 +149,11 @@ def write_output(folder: Path, *, with_paper: bool = False) -> Written:
         time_table(results, with_paper=with_paper),
     ]
     said = [
-        f"**{name}: what to take home.** {text}" for name, text in take_home(results)
+        f"**{finding.name}: what to take home.** {' '.join(finding.sentences)}"
+        for finding in take_home(results)
     ]
+    # Terminals and editors need no places where lines must not break.
+    said = [text.replace("\N{NO-BREAK SPACE}", " ") for text in said]
     text = "\n\n".join([*map(to_markdown, tables), *said]) + "\n"
     where = folder / TABLES_FOLDER
     write_text(where / "tables.md", text)

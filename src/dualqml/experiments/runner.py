@@ -199,7 +199,8 @@ class UnitRunner:
             # The numbers must not depend on how many processes share the machine.
             with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
                 # Few samples of many people are what all this is about.
-                warnings.filterwarnings("ignore", message="The number of unique class")
+                for few in ("The number of unique classes", "Only one sample"):
+                    warnings.filterwarnings("ignore", message=few)
                 return self._run(unit)
         # A method that is not ours may try to end the process.
         except (Exception, SystemExit) as error:

@@ -27,13 +27,13 @@ class Finding(NamedTuple):
     ----------
     name : str
         Of which database, and which variant of it.
-    sentences : str
+    sentences : tuple of str
         What is lowest where and by how much, and where ours is behind or level; one
         more sentence on methods of your own.
     """
 
     name: str
-    sentences: str
+    sentences: tuple[str, ...]
 
 
 class _Lowest(NamedTuple):
@@ -82,7 +82,7 @@ def take_home(results: Results) -> list[Finding]:
             _standing(by_row, f"{nowhere} is ours"),
             _standing(yours, "nowhere is yours"),
         )
-        found.append(Finding(name, " ".join(filter(None, parts))))
+        found.append(Finding(name, tuple(filter(None, parts))))
     return found
 
 

@@ -223,7 +223,7 @@ def comparison_table(results: Results) -> Table:
     yours = bool(results.own_rows)
     headings = (
         *("Best rival", "its error, %", "Method" if yours else "Ours", "its error, %"),
-        *("Difference, points", "95 % interval", "Splits", "Verdict"),
+        *("Difference", "95 % interval", "Splits", "Verdict"),
     )
     return Table(
         title=(
@@ -235,8 +235,8 @@ def comparison_table(results: Results) -> Table:
         rows=tuple(rows),
         align="llrlrrrrl",
         notes=(
-            f"Difference: {'the' if yours else 'our'} error minus the rival's, mean "
-            "over the splits that both have. Negative: "
+            f"Difference: {'the' if yours else 'our'} error minus the rival's in "
+            "percentage points, mean over the splits that both have. Negative: "
             f"{'the method' if yours else 'ours'} is better.",
             "The interval is Student's t on paired differences, over random splits of "
             f"one database, which share {sample_word(results.settings)}s. It says "
