@@ -75,11 +75,9 @@ def take_home(results: Results) -> list[Finding]:
         others = [pair for pair in others if pair not in shown]
         by_row = _by_row(results, others)
         yours = {row: by_row.pop(row) for row in results.own_rows if row in by_row}
-        behind = any(verdict(pair.comparison) == "higher" for pair in shown)
-        nowhere = "nowhere else" if behind else "nowhere"
         parts = (
             lowest,
-            _standing(by_row, f"{nowhere} is ours"),
+            _standing(by_row, "nowhere is ours"),
             _standing(yours, "nowhere is yours"),
         )
         found.append(Finding(name, tuple(filter(None, parts))))
@@ -177,6 +175,9 @@ def _lowest(
             text = f"{names}{_at(best.setting for best in where)} ({means} %"
             of_lowest = _first_pairs(where, compared, [best.rows for best in where])
             ours = _first_pairs(where, compared, [["DualQML-W"]] * len(where))
+            # The next sentence says where ours is behind.
+            if any(verdict(pair.comparison) == "higher" for pair in ours):
+                ours = []
             if of_lowest:
                 text += f", {_gaps(of_lowest, 'the best rival there, ')}"
             elif ours:
