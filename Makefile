@@ -24,7 +24,8 @@ $(READY): pyproject.toml | $(BIN)/python
 	touch $(DEMO_READY) $@
 
 demo: $(DEMO_READY)
-	$(BIN)/dualqml reproduce -m 2,4,6,8 --repeats 10 --out demo-results --resume
+	$(BIN)/dualqml reproduce --input pixels,local -m 2,4 --repeats 10 \
+	    --out demo-results --resume
 
 # The report is opened in a real browser by a test.
 test: lint

@@ -42,8 +42,6 @@ CELLS = [
     ("orl", 6),
     ("orl", 8),
 ]
-#: Methods that learn from images as such, and cannot take descriptors.
-IMAGE_METHODS = ("CFA-OTF", "CFA-OEOTF", "GTDA", "MLE")
 FIRST_SEED = 8000
 
 
@@ -92,7 +90,7 @@ def tasks(inputs: str, tuned: bool, methods: list[str], splits: int) -> list[Tas
             if not has_database(database):
                 continue
             for method in methods:
-                if inputs == "local" and method in IMAGE_METHODS:
+                if inputs == "local" and METHODS[method].needs_images:
                     continue
                 if method == OURS and tuned:
                     continue

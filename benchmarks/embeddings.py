@@ -7,17 +7,14 @@ are marked as tuned are chosen by the ranks of held-out training samples.
 """
 
 import argparse
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
-from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import markdown_table
@@ -25,34 +22,16 @@ from dualqml._typing import Array
 from dualqml.extractors import (
     DualQMLClassifier,
     DualQMLWCV,
+    NearestMean,
     NearestSample,
     WithinMetric,
 )
+from dualqml.extractors.methods import make_method
 from dualqml.extractors.tuning import RankSearchCV
 from tests.datasets import load_samples, split
 
 SIZES = (1, 2, 5, 8)
 OURS = "DualQML-W"
-
-
-class ClassMean(ClassifierMixin, BaseEstimator):
-    """The class of the most similar mean of training samples, by cosine."""
-
-    def fit(self, X: Array, y: NDArray[Any]) -> Self:
-        """Average the samples of each class."""
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        means = np.zeros((self.classes_.size, X.shape[1]))
-        np.add.at(means, codes, X)
-        self.means_ = means / np.linalg.norm(means, axis=1, keepdims=True)
-        return self
-
-    def decision_function(self, X: Array) -> Array:
-        """Products with the means, which order the classes as cosines do."""
-        return X @ self.means_.T
-
-    def predict(self, X: Array) -> NDArray[Any]:
-        """Labels."""
-        return self.classes_[self.decision_function(X).argmax(axis=1)]
 
 
 def _centred(*steps: BaseEstimator) -> Pipeline:
@@ -61,17 +40,17 @@ def _centred(*steps: BaseEstimator) -> Pipeline:
     )
 
 
-def _lda(shrinkage: float) -> LinearDiscriminantAnalysis:
-    return LinearDiscriminantAnalysis(solver="eigen", shrinkage=shrinkage)
+def _method(name: str, **options: Any) -> Pipeline:
+    return make_pipeline(Normalizer(), make_method(name, **options))
 
 
 def heads(m: int) -> dict[str, Any]:
     """All classifiers that can learn from m samples per class."""
     out: dict[str, Any] = {
         "nearest neighbour, cosine": NearestSample(),
-        "class mean, cosine": make_pipeline(Normalizer(), ClassMean()),
-        "class mean, centred": _centred(ClassMean()),
-        "linear SVM, C=10": _centred(LinearSVC(C=10.0)),
+        "class mean, cosine": NearestMean(),
+        "class mean, centred": _centred(NearestMean()),
+        "linear SVM, C=10": _method("Linear-SVM"),
         "ridge filter": _centred(RidgeClassifier(alpha=1.0)),
         "QML, centred, the paper's max rule": _centred(
             DualQMLClassifier(0.03, rule="max")
@@ -82,20 +61,16 @@ def heads(m: int) -> dict[str, Any]:
         OURS: DualQMLWCV(random_state=0),
     }
     if m > 1:
-        metric = Pipeline([("metric", WithinMetric()), ("mean", ClassMean())])
+        metric = Pipeline([("metric", WithinMetric()), ("mean", NearestMean())])
         out |= {
             "class mean, within metric (tuned)": RankSearchCV(
                 metric,
                 {"metric__rho": [0.01, 0.1, 0.3, 1.0, 5.0, 30.0]},
                 random_state=0,
             ),
-            "LDA, shrinkage 0.5": make_pipeline(Normalizer(), _lda(0.5)),
-            "LDA, shrinkage 0.1": make_pipeline(Normalizer(), _lda(0.1)),
-            "linear SVM (tuned)": RankSearchCV(
-                _centred(LinearSVC()),
-                {"linearsvc__C": [10.0, 0.1, 1.0, 100.0]},
-                random_state=0,
-            ),
+            "LDA, shrinkage 0.5": _method("LDA-shrunk"),
+            "LDA, shrinkage 0.1": _method("LDA-shrunk", shrinkage=0.1),
+            "linear SVM (tuned)": _method("Linear-SVM", tune=True),
             "ridge filter (tuned)": RankSearchCV(
                 _centred(RidgeClassifier()),
                 {"ridgeclassifier__alpha": [1.0, 0.1, 10.0, 100.0]},

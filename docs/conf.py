@@ -20,7 +20,8 @@ numpydoc_validation_checks = {"GL08", "PR01", "PR02", "PR03", "RT01"}
 numpydoc_validation_exclude = {
     # Dataclasses and named tuples: their fields are documented as attributes.
     r"\.(Calibration|Candidate|Certificate|CertifiedSolution|Comparison)$",
-    r"\.(Database|DatabaseInfo|ErrorCurve|Experiment|Face|FailureCounts)$",
+    r"\.(Database|VectorDatabase|DatabaseInfo|ErrorCurve|Experiment|Face)$",
+    r"\.(FailureCounts|OwnMethod)$",
     r"\.(GeneralisedRates|Identification|Interval|Method|OpenSetCurve)$",
     r"\.(OpenSetPoint|OperatingPoint|PaperResult|PaperTime|Progress|Protocol)$",
     r"\.(QMLSolution|Result|ScatterSpectrum|Setting|Split|Summary|Template)$",

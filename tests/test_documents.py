@@ -8,12 +8,14 @@ import io
 import pkgutil
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 import dualqml
 from dualqml.cli.main import main
+from dualqml.experiments.store import read_results
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -94,6 +96,34 @@ def test_examples_of_the_experiments():
     assert list(errors) == ["LDA", "DualQML-W"]
     assert errors["DualQML-W"] < errors["LDA"] < 25.0
     assert printed.endswith("2 paired splits\n")
+
+
+def test_examples_of_comparing_a_method():
+    pytest.importorskip("PIL")
+    printed = output_of(examples("docs/compare.md"))
+    errors = errors_in(printed)
+    assert list(errors) == ["LDA", "svm"]
+    assert 5.0 < errors["LDA"] < errors["svm"] < 35.0
+    gap = re.search(r"difference (\S+), interval (\S+) to (\S+)\n", printed)
+    difference, low, high = map(float, gap.groups())
+    assert difference == pytest.approx(errors["svm"] - errors["LDA"], abs=0.02)
+    assert low < difference < high
+
+
+def test_the_method_of_the_page_on_comparing_is_a_row(tmp_path, monkeypatch):
+    pytest.importorskip("PIL")
+    blocks = re.findall(
+        r"```python\n# (my_method\.py)\n(.*?)```", text_of("docs/compare.md"), re.DOTALL
+    )
+    ((name, code),) = blocks
+    (tmp_path / name).write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (line,) = [run for run in runs_of("docs/compare.md", "dualqml") if "mine=" in run]
+    small = ["--methods", "LDA", "--repeats", "2", "--jobs", "1", "--quiet", "--json"]
+    assert main([*shlex.split(line), *small, "--out", str(tmp_path / "out")]) == 0
+    rows = {r.unit.method: r for r in read_results(tmp_path / "out" / "results.jsonl")}
+    assert rows["mine"].status == "done", rows["mine"].reason
 
 
 def test_examples_of_the_data_page():

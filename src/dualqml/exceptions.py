@@ -41,6 +41,10 @@ class SeveralFacesError(DatabaseError):
     """There are several faces in a photograph, and nobody said which to take."""
 
 
+class MethodError(DualQMLError, ValueError):
+    """A method of your own cannot be used: the message says what was expected."""
+
+
 class ScoreError(DualQMLError, ValueError):
     """Scores, or what is asked of them, make no sense."""
 

@@ -2,14 +2,16 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
 
 from dualqml.exceptions import StoreError
 from dualqml.experiments.store import ResultStore, read_results
+from dualqml.extractors import own_methods
 from tests.cli import commands
-from tests.people import make_people
+from tests.people import make_people, make_vectors
 from tests.recognition.test_recognizer import vectors
 
 QUICK = ["--methods", "LDA,DualQML", "--repeats", "2", "--jobs", "1", "--quiet"]
@@ -217,6 +219,13 @@ def test_broken_images_are_skipped_on_request_and_named(tmp_path, out, capsys):
         (["--seed", "-1"], "seed must not be negative"),
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--protocol", "visits"], "visits of this database are not known"),
+        (["--input", "sound"], "'sound' is no input; choose from pixels, local"),
+        (["--labels", "names.txt"], "--labels belongs to a file of vectors"),
+        (["--method", "LDA"], "chosen with --methods"),
+        (["--method", "a=no.such:Class"], "there is no module 'no'"),
+        (["--method", "a=sklearn.svm:Nope"], "has no 'Nope'"),
+        (["--method", "a=sklearn.svm:SVC(D=1)"], "Its parameters are C, kernel"),
+        (["--method", "a=sklearn.linear_model:Ridge"], "is a regressor"),
     ],
 )
 def test_wrong_arguments(database, out, capsys, arguments, message):
@@ -227,6 +236,128 @@ def test_wrong_arguments(database, out, capsys, arguments, message):
         code = ended.code
     assert code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def vector_file(tmp_path):
+    rows, labels = make_vectors(6, 5, size=12, noise=0.6)
+    np.savez(tmp_path / "faces.npz", embeddings=rows, labels=labels)
+    return tmp_path / "faces.npz"
+
+
+def test_vectors(vector_file, out, capsys):
+    arguments = ["-m", "2", "--repeats", "2", "--jobs", "1", "--quiet", "--out", out]
+    assert run(vector_file, *arguments) == 0
+    shown = capsys.readouterr()
+    assert shown.err == (
+        "dualqml: faces.npz: CFA-OTF, CFA-OEOTF, GTDA and MLE are left out on vectors: "
+        "images as such are needed.\n"
+    )
+    results = read_results(out / "results.jsonl")
+    methods = dict.fromkeys(result.unit.method for result in results)
+    assert list(methods) == [
+        *("APCA", "LDA", "MFA", "ERE", "K-LDA", "ER-KDA"),
+        *("DualQML (max)", "DualQML", "DualQML-W"),
+        *("NN-cosine", "Mean-cosine", "Linear-SVM", "Logistic", "LDA-shrunk"),
+    ]
+    report = (out / "report.html").read_text()
+    assert "MLE are left out on vectors" in report
+    assert "30 vectors of 12 numbers" in report
+    assert str(out.parent) not in report
+    assert run(vector_file, *arguments, "--resume") == 0
+    assert len(read_results(out / "results.jsonl")) == len(results)
+
+
+def test_vectors_with_labels_beside_and_from_below_root(vector_file, out, capsys):
+    with np.load(vector_file) as archive:
+        np.save(vector_file.with_name("rows.npy"), archive["embeddings"])
+        names = "\n".join(archive["labels"])
+    (vector_file.parent / "names.txt").write_text(names)
+    place = ["rows.npy", "--root", vector_file.parent, "-m", "2", *QUICK, "--out", out]
+    assert run(*place) == 2
+    assert "give labels (--labels)" in capsys.readouterr().err
+    assert run(*place, "--labels", vector_file.parent / "names.txt") == 0
+    assert {r.n_subjects for r in read_results(out / "results.jsonl")} == {6}
+    settings = json.loads((out / "experiment.json").read_text())
+    assert "--labels names.txt" in settings["commands"][0]
+
+
+def test_only_methods_that_need_images_leave_nothing_to_run(vector_file, out, capsys):
+    assert run(vector_file, "--methods", "MLE", "-m", "2", "--out", out) == 2
+    shown = capsys.readouterr().err
+    assert "MLE is left out on vectors" in shown
+    assert "nothing to run" in shown
+    assert not out.exists()
+
+
+def test_pixels_and_local_descriptors(tmp_path, out, capsys):
+    place = save(tmp_path / "p.npz", make_people(size=16, noise=0.8))
+    arguments = ["-m", "2", "--methods", "LDA,GTDA", *QUICK[2:], "--out", out]
+    assert run(place, *arguments) == 0
+    old = (out / "results.jsonl").read_bytes()
+    assert run(place, *arguments, "--input", "pixels,local", "--resume") == 0
+    assert "GTDA is left out on local descriptors" in capsys.readouterr().err
+    # Pixels were there already.
+    assert (out / "results.jsonl").read_bytes().startswith(old)
+    found = [(r.unit.input, r.unit.method) for r in read_results(out / "results.jsonl")]
+    assert sorted(found) == sorted(
+        2 * [("pixels", "LDA"), ("pixels", "GTDA"), ("local", "LDA")]
+    )
+    settings = json.loads((out / "experiment.json").read_text())
+    assert "--input pixels,local" in settings["commands"][-1]
+
+
+OWN = """
+class Nearest:
+    def __init__(self, sign=1):
+        self.sign = sign
+    def fit(self, X, y):
+        self.X, self.y = X, y
+        return self
+    def predict(self, X):
+        return self.y[(self.sign * X @ self.X.T).argmax(axis=1)]
+"""
+
+
+def test_a_class_in_the_folder_of_the_command(
+    database, out, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "class_of_mine.py").write_text(OWN)
+    mine = ["--method", "mine=class_of_mine:Nearest(sign=1)"]
+    arguments = [database, "-m", "2", *QUICK, "--out", out, "--jobs", "2"]
+    assert run(*arguments, *mine) == 0
+    shown = capsys.readouterr().out
+    assert "| mine |" in shown
+    assert "mine: class\\_of\\_mine:Nearest(sign=1)" in shown
+    assert "Ours and yours against the best rival" in shown
+    before = len(read_results(out / "results.jsonl"))
+    assert run(*arguments, *mine, "--resume") == 0
+    assert len(read_results(out / "results.jsonl")) == before
+    worse = ["--method", "mine=class_of_mine:Nearest,sign=-1"]
+    assert run(*arguments, *worse, "--resume") == 0
+    assert len(read_results(out / "results.jsonl")) == before + 2
+    shown = capsys.readouterr().out
+    assert "mine {[}" not in shown
+    assert "| mine [Nearest(sign=-1)] |" in shown.replace("\\", "")
+    settings = json.loads((out / "experiment.json").read_text())
+    assert "--method 'mine=class_of_mine:Nearest(sign=1)'" in settings["commands"][0]
+
+
+def test_methods_of_installed_packages_are_known_by_name(
+    database, out, capsys, monkeypatch
+):
+    point = EntryPoint("Boost", "sklearn.svm:LinearSVC", "dualqml.methods")
+    monkeypatch.setattr(own_methods, "entry_points", lambda group: [point])
+    arguments = [database, "-m", "2", *QUICK[2:], "--out", out]
+    assert run(*arguments, "--methods", "LDA,boost") == 0
+    units = [result.unit for result in read_results(out / "results.jsonl")]
+    assert {(unit.method, unit.spec) for unit in units} == {
+        ("LDA", ""),
+        ("Boost", "sklearn.svm:LinearSVC"),
+    }
+    assert run(*arguments, "--methods", "boost", "--resume") == 0
 
 
 def test_the_same_database_twice(database, out, capsys):

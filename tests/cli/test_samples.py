@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 
-from dualqml.cli._samples import read_embeddings
-from dualqml.exceptions import DatabaseError
 from dualqml.recognition import Recognizer
 from tests.cli.commands import run
 from tests.recognition.test_recognizer import vectors
@@ -34,41 +32,6 @@ def test_embeddings(tmp_path, capsys):
     ]
     assert run("train", *arguments, "-o", model, "--threshold", 1, "--force") == 0
     assert Recognizer.load(model).subjects() == [f"p{n}" for n in range(10)]
-
-
-def test_parquet(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    rows = vectors(n_people=5)[:, 0]
-    table = pandas.DataFrame(rows, columns=[f"x{k}" for k in range(rows.shape[1])])
-    table.to_parquet(tmp_path / "nobody.parquet")
-    assert read_embeddings(tmp_path / "nobody.parquet").labels == []
-    table["subject"] = [f"p{n}" for n in range(5)]
-    table.to_parquet(tmp_path / "faces.parquet")
-    found = read_embeddings(tmp_path / "faces.parquet")
-    assert found.name == "faces"
-    assert found.labels == [f"p{n}" for n in range(5)]
-    np.testing.assert_array_equal(found.samples, rows)
-
-
-def test_labels_as_bytes(tmp_path):
-    names = np.array(["Zoë".encode(), b"Ann"])
-    np.savez(tmp_path / "f.npz", embeddings=np.eye(2), labels=names)
-    assert read_embeddings(tmp_path / "f.npz").labels == ["Zoë", "Ann"]
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"faces": np.eye(2)}, "no array 'embeddings'; it has faces"),
-        ({"embeddings": np.ones(3)}, r"a row for each sample, not shape \(3,\)"),
-        ({"embeddings": np.eye(2), "labels": ["Ann"]}, "has 2 vectors and 1 labels"),
-    ],
-)
-def test_wrong_arrays(tmp_path, arrays, message):
-    np.savez(tmp_path / "f.npz", **arrays)
-    with pytest.raises(DatabaseError, match=message):
-        read_embeddings(tmp_path / "f.npz")
 
 
 @pytest.mark.parametrize(

@@ -116,4 +116,5 @@ def _spectrum(method, m, rng, repetition):
 
 FIELDS = {
     *("database", "data", "protocol", "m", "tuned", "photometry", "seed", "split"),
+    *("input", "spec"),
 }

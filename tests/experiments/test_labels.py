@@ -5,6 +5,7 @@ from dualqml.experiments.labels import (
     database_label,
     listed,
     record_key,
+    sample_word,
     setting_label,
     size_label,
     variant_label,
@@ -48,6 +49,7 @@ def test_lists():
         ({"protocol": "visits"}, ("protocol",), "visits split"),
         ({"photometry": "dog"}, ("photometry",), "photometry dog"),
         ({"seed": 7}, ("seed",), "seed 7"),
+        ({"input": "local"}, ("input",), "local descriptors"),
         ({"data": "0123456789"}, ("data",), "data 01234567"),
         ({"seed": 7, "photometry": "a\x00b"}, ("photometry", "seed"), None),
     ],
@@ -82,9 +84,26 @@ def test_what_is_common_is_said():
     assert common_label([SETTING]) == "random splits, photometry unit-norm, seed 0"
     other = SETTING._replace(seed=1)
     assert common_label([SETTING, other]) == "random splits, photometry unit-norm"
+    vectors = SETTING._replace(input="vectors")
+    assert (
+        common_label([vectors]) == "vectors, random splits, scaling unit-norm, seed 0"
+    )
+
+
+def test_the_input_comes_before_the_size():
+    local = SETTING._replace(input="local")
+    assert setting_label(local, ["input", "seed"]) == ("AR, local, m = 2, seed 0")
+
+
+def test_what_is_recognised():
+    vectors = SETTING._replace(input="vectors")
+    local = SETTING._replace(input="local")
+    assert sample_word([SETTING, local]) == "image"
+    assert sample_word([vectors]) == "vector"
+    assert sample_word([SETTING, vectors]) == "sample"
 
 
 def test_records_tell_tuned_methods_by_a_field():
-    key = ("ar", 2, "random", "unit-norm")
+    key = ("ar", 2, "random", "unit-norm", "pixels")
     assert record_key(SETTING, "LDA") == (*key, "LDA", False)
     assert record_key(SETTING, "LDA (tuned)") == (*key, "LDA", True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dualqml.data import load_database
+from dualqml.data import VectorDatabase, load_database
 from dualqml.exceptions import StoreError
 from dualqml.experiments.output import (
     describe_databases,
@@ -34,6 +34,40 @@ def test_facts_on_databases_have_no_paths():
     assert facts["subjects"] == people.subjects.size
     # It goes into a file.
     assert json.loads(json.dumps(facts)) == facts
+
+
+def test_facts_on_vectors():
+    people = VectorDatabase("v", np.eye(3), np.array(["a", "b", "b"]))
+    facts = describe_databases({"v": people}, {"v": ["MLE is left out."]})["v"]
+    assert "images" not in facts
+    assert (facts["vectors"], facts["features"], facts["subjects"]) == (3, 3, 2)
+    assert facts["left_out"] == ["MLE is left out."]
+    json.dumps(facts)
+
+
+def test_vectors_in_the_report(tmp_path):
+    store(tmp_path, database="v", input="vectors")
+    people = VectorDatabase("v", np.eye(3), np.array(["a", "b", "b"]))
+    facts = describe_databases({"v": people}, {"v": ["MLE is left out."]})
+    write_settings(tmp_path, command="dualqml a", databases=facts)
+    page = Page(write_output(tmp_path).report.read_text())
+    facts = [" ".join(text.split()) for text in page.texts("dd")]
+    assert facts == ["3 vectors of 3 numbers, of 2 subjects.", "MLE is left out."]
+    assert page.all("img") == []
+    assert "Training vectors" in page.texts("th")
+    assert "image" not in page.elements[0]["text"]
+
+
+def test_what_to_take_home_is_in_the_report_and_the_text(tmp_path):
+    store(tmp_path)
+    written = write_output(tmp_path)
+    assert "**AR: what to take home.** Lowest mean error" in written.text
+    page = Page(written.report.read_text())
+    assert "AR: what to take home" in page.texts("strong")
+    assert any(
+        text.startswith("Lowest mean error: on pixels DualQML")
+        for text in page.texts("li")
+    )
 
 
 def test_settings_of_earlier_runs_stay(tmp_path):
@@ -81,6 +115,7 @@ def test_the_summary_has_the_means(tmp_path):
         "m": 2,
         "protocol": "random",
         "photometry": "unit-norm",
+        "input": "pixels",
         "method": "LDA",
         "repeats": 2,
         "mean": 6.5,

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dualqml.data import DATABASES
+from dualqml.data import DATABASES, VectorDatabase
 from dualqml.exceptions import DatabaseError
 from dualqml.experiments.paper import paper_results
 from dualqml.experiments.protocol import (
@@ -13,14 +13,19 @@ from dualqml.experiments.protocol import (
     in_paper_order,
     paper_name,
 )
-from dualqml.extractors.methods import METHODS
-from tests.people import make_people
+from dualqml.extractors.methods import METHODS, VECTOR_METHODS
+from dualqml.extractors.own_methods import OwnMethod
+from tests.people import make_people, make_vectors
+
+SVM = OwnMethod.parse("svm=sklearn.svm:LinearSVC(C=1.0)")
+IMAGE_METHODS = ("CFA-OTF", "CFA-OEOTF", "GTDA", "MLE")
 
 
 def test_the_default_is_the_papers():
     experiment = Experiment({"people": make_people()})
-    assert experiment.methods == tuple(METHODS)
-    assert len(experiment.methods) == 13
+    assert experiment.methods_on("pixels") == tuple(METHODS)
+    assert len(METHODS) == 13
+    assert experiment.inputs_of("people") == ("pixels",)
     assert experiment.repeats == 30
     assert experiment.photometry == "unit-norm"
     assert experiment.protocol.kind == "random"
@@ -113,6 +118,10 @@ def test_visits_and_fixed_rows_are_run_once():
         ({"methods": ()}, "Nothing is not a method"),
         ({"repeats": 0}, "repeats must be at least 1"),
         ({"seed": -1}, "seed must not be negative"),
+        ({"inputs": ()}, "chosen from pixels, local, got nothing"),
+        ({"inputs": ("vectors",)}, "chosen from pixels, local, got vectors"),
+        ({"own": (OwnMethod("a", "no.such:X"),)}, "there is no module 'no'"),
+        ({"own": (SVM, SVM)}, "Two methods have the same name: svm, svm"),
     ],
 )
 def test_wrong_settings(wrong, message):
@@ -120,6 +129,80 @@ def test_wrong_settings(wrong, message):
         Experiment({"people": make_people()}, **wrong)
     with pytest.raises(ValueError, match="at least one database"):
         Experiment({})
+
+
+def test_every_input_has_its_units():
+    experiment = Experiment(
+        {"people": make_people()}, sizes=(2,), repeats=1, inputs=("pixels", "local")
+    )
+    found = {}
+    for unit in experiment.units:
+        found.setdefault(unit.input, []).append(unit.method)
+    assert found["pixels"] == list(METHODS)
+    assert found["local"] == [name for name in METHODS if name not in IMAGE_METHODS]
+    assert experiment.left_out("local") == IMAGE_METHODS
+    assert experiment.left_out("pixels") == ()
+    assert len({unit.split for unit in experiment.units}) == 1
+
+
+def test_vectors_have_the_usual_rivals_and_no_methods_of_images():
+    rows, labels = make_vectors(5, 4, size=6, noise=0.3)
+    people = VectorDatabase("v", rows, labels)
+    both = Experiment({"v": people, "i": make_people()}, sizes=(2,), repeats=1)
+    methods = {
+        name: [unit.method for unit in both.units if unit.database == name]
+        for name in ("v", "i")
+    }
+    assert methods["i"] == list(METHODS)
+    plain = [name for name in METHODS if name not in IMAGE_METHODS]
+    assert methods["v"] == [*plain, *VECTOR_METHODS]
+    assert {u.input for u in both.units if u.database == "v"} == {"vectors"}
+    chosen = Experiment({"v": people}, sizes=(2,), repeats=1, methods=("LDA", "MLE"))
+    assert chosen.methods_on("vectors") == ("LDA",)
+    assert chosen.left_out("vectors") == ("MLE",)
+
+
+def test_vectors_have_no_light():
+    rows, labels = make_vectors(5, 4, size=6, noise=0.3)
+    people = {"v": VectorDatabase("v", rows, labels)}
+    with pytest.raises(ValueError, match=r"v has vectors.*unit-norm or none"):
+        Experiment(people, photometry="tan-triggs")
+    assert Experiment(people, photometry="none").units
+
+
+def test_any_change_of_a_vector_makes_other_units():
+    rows, labels = make_vectors(5, 4, size=6, noise=0.3)
+    people = VectorDatabase("v", rows, labels)
+    changed = rows.copy()
+    changed[0, 0] = np.nextafter(changed[0, 0], 9.0)
+    assert fingerprint(people) != fingerprint(replace(people, vectors=changed))
+    assert fingerprint(people) == fingerprint(replace(people, name="other"))
+
+
+def test_methods_of_your_own_are_units_told_apart_by_their_parameters():
+    other = OwnMethod.parse("svm=sklearn.svm:LinearSVC(C=10.0)")
+    units = [
+        Experiment(
+            {"p": make_people()}, sizes=(2,), methods=("LDA",), repeats=1, own=(own,)
+        ).units
+        for own in (SVM, other)
+    ]
+    assert [unit.method for unit in units[0]] == ["LDA", "svm"]
+    assert [unit.spec for unit in units[0]] == ["", "sklearn.svm:LinearSVC(C=1.0)"]
+    assert units[0][0] == units[1][0]
+    assert units[0][1] != units[1][1]
+
+
+def test_only_what_can_be_tuned_is_called_tuned():
+    experiment = Experiment(
+        {"p": make_people()},
+        sizes=(2,),
+        methods=("LDA", "DualQML-W", "NN-cosine"),
+        repeats=1,
+        tune=True,
+        own=(SVM,),
+    )
+    assert [unit.tuned for unit in experiment.units] == [True, True, False, False]
 
 
 def test_every_database_of_the_paper_has_its_name():

@@ -147,7 +147,10 @@ class TestPage:
         captions = page.texts("figcaption")
         assert captions[0].startswith("Mean difference in error between ours and")
         assert captions[1].startswith("AR: mean error against the number of training")
-        assert captions[-2] == "AR, m = 2: mean error against the time to train."
+        assert captions[-2] == (
+            "AR, m = 2: mean error against the time to train, the choice of parameters "
+            "included where there is one."
+        )
         assert captions[-1] == NASTY
         assert len(captions) == len(labels) + 1
 

@@ -102,6 +102,51 @@ def test_a_missing_field_is_refused(field):
         Result.from_dict(record)
 
 
+def test_results_of_earlier_versions_are_of_pixels():
+    record = make_result("DualQML", parameters={"best_lam": 1.0}).as_dict()
+    for field in ("input", "spec", "searched", "refit_seconds"):
+        del record[field]
+    back = Result.from_dict(record)
+    assert back.unit == make_result("DualQML").unit
+    assert (back.unit.input, back.unit.spec) == ("pixels", "")
+    # Who chose parameters had to search for them.
+    assert back.searched
+    assert math.isnan(back.refit_seconds)
+    record["parameters"] = {}
+    assert not Result.from_dict(record).searched
+
+
+def test_inputs_are_columns_in_order():
+    results = Results(
+        make_result(m=m, input=name)
+        for m in (4, 2)
+        for name in ("vectors", "local", "pixels")
+    )
+    assert [(s.input, s.m) for s in results.settings] == [
+        *(("pixels", 2), ("pixels", 4), ("local", 2), ("local", 4)),
+        *(("vectors", 2), ("vectors", 4)),
+    ]
+
+
+def test_methods_of_your_own_are_the_last_rows():
+    results = Results(
+        [make_result("mine", spec="a:B"), make_result("LDA", tuned=True)]
+        + [make_result("LDA"), make_result("Linear-SVM")]
+    )
+    assert results.rows == ["LDA", "Linear-SVM", "LDA (tuned)", "mine"]
+    assert results.own_rows == {"mine": "a:B"}
+
+
+def test_the_same_name_with_other_parameters_is_another_row():
+    results = Results(
+        make_result("mine", error=float(c), spec=f"a.b:C(c={c})") for c in (1, 2)
+    )
+    assert results.rows == ["mine [C(c=1)]", "mine [C(c=2)]"]
+    (setting,) = results.settings
+    found = [results.errors(setting, row).tolist() for row in results.rows]
+    assert found == [[1.0], [2.0]]
+
+
 def test_the_last_of_equal_units_counts():
     results = Results(
         [make_result(error=3.0), make_failure("MFA"), make_result("MFA", error=4.0)]

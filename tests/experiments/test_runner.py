@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.preprocessing import normalize
+from sklearn.svm import LinearSVC
 
+from dualqml.data import VectorDatabase
 from dualqml.exceptions import RunError, StoreError
 from dualqml.experiments import runner
 from dualqml.experiments.protocol import Experiment, Protocol
@@ -20,8 +22,9 @@ from dualqml.experiments.runner import (
     versions,
 )
 from dualqml.experiments.store import ResultStore, read_results
-from dualqml.extractors.methods import METHODS, make_method
-from tests.people import make_people
+from dualqml.extractors.methods import METHODS, VECTOR_METHODS, make_method
+from dualqml.extractors.own_methods import OwnMethod
+from tests.people import make_people, make_vectors
 
 
 def run_units(database, **settings):
@@ -103,6 +106,189 @@ def test_what_was_chosen_is_kept(everything):
     )
     tuned = run_units(make_people(noise=0.8), sizes=(3,), methods=("LDA",), tune=True)
     assert set(tuned["LDA"].parameters) == {"shrinkage", "tangents"}
+
+
+def test_the_training_without_the_choice_is_timed_too(monkeypatch):
+    # Each reading of the clock is a second after the one before.
+    seconds = iter(range(1000))
+    monkeypatch.setattr(runner.time, "process_time", lambda: float(next(seconds)))
+    methods = ("LDA", "DualQML", "DualQML-W")
+    results = run_units(make_people(noise=0.8), sizes=(3,), methods=methods)
+    assert [result.searched for result in results.values()] == [False, True, True]
+    assert np.isnan(results["LDA"].refit_seconds)
+    for name in methods[1:]:
+        assert results[name].refit_seconds == 1.0
+    tuned = run_units(make_people(noise=0.8), sizes=(3,), methods=("LDA",), tune=True)
+    assert tuned["LDA"].searched
+    assert tuned["LDA"].refit_seconds == 1.0
+
+
+def vector_people(noise=0.6):
+    rows, labels = make_vectors(6, 5, size=20, noise=noise)
+    return VectorDatabase("v", rows, labels)
+
+
+def test_vectors_by_hand():
+    people = vector_people(noise=2.0)
+    results = run_units(people, sizes=(3,))
+    assert set(VECTOR_METHODS) < set(results)
+    assert not {"CFA-OTF", "GTDA", "MLE"} & set(results)
+    split = Protocol().split(people, 3, 0, 0)
+    X, labels = normalize(people.vectors), people.labels
+    for name, result in results.items():
+        assert result.status == "done", result.reason
+        assert result.unit.input == "vectors"
+        model = make_method(name).fit(X[split.train], labels[split.train])
+        right = model.score(X[split.test], labels[split.test])
+        assert result.error == pytest.approx(100 * (1 - right)), name
+        assert result.error == pytest.approx(100 * (1 - result.identified[0] / 12))
+    assert len({result.error for result in results.values()}) > 1
+
+
+def test_tuned_vectors():
+    methods = ("LDA", "NN-cosine", *list(VECTOR_METHODS)[2:])
+    results = run_units(vector_people(), sizes=(2,), methods=methods, tune=True)
+    chosen = {name: set(result.parameters) for name, result in results.items()}
+    assert chosen == {
+        "LDA": {"shrinkage"},
+        "NN-cosine": set(),
+        "Linear-SVM": {"C"},
+        "Logistic": {"C"},
+        "LDA-shrunk": {"shrinkage"},
+    }
+    assert not results["NN-cosine"].searched
+
+
+def test_local_descriptors_by_hand():
+    people = make_people(n_people=12, size=16, noise=1.5)
+    methods = ("LDA", "DualQML", "DualQML-W")
+    experiment = Experiment(
+        {"p": people},
+        sizes=(2,),
+        methods=methods,
+        repeats=1,
+        inputs=("pixels", "local"),
+    )
+    units = UnitRunner(experiment.databases, experiment.protocol)
+    split = Protocol().split(people, 2, 0, 0)
+    X, labels = normalize(people.rows), people.labels
+    errors = {}
+    for unit in experiment.units:
+        errors[unit.input, unit.method] = units.run(unit).error
+    for (name, method), error in errors.items():
+        model = make_method(
+            method,
+            image_shape=(16, 16),
+            preprocessing="local" if name == "local" else None,
+        )
+        model.fit(X[split.train], labels[split.train])
+        right = model.score(X[split.test], labels[split.test])
+        assert error == pytest.approx(100 * (1 - right)), (name, method)
+    assert len(set(errors.values())) > 2
+
+
+OWN_MODULE = """
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+
+class OnlyPredicts:
+    def fit(self, X, y):
+        self.X, self.y = X, y
+        return self
+    def predict(self, X):
+        return self.y[(X @ self.X.T).argmax(axis=1)]
+
+class Fails(OnlyPredicts):
+    def __init__(self, how="error"):
+        self.how = how
+    def fit(self, X, y):
+        if self.how == "exit":
+            raise SystemExit("enough")
+        raise RuntimeError("not today")
+
+class WrongShape(OnlyPredicts):
+    def predict(self, X):
+        return super().predict(X)[:, None]
+
+def search():
+    return GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 2]}, cv=2)
+
+def pairs():
+    return SVC(decision_function_shape="ovo")
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_of_runner.py").write_text(OWN_MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    return lambda text: OwnMethod.parse(text.replace("own:", "own_of_runner:"))
+
+
+def test_methods_of_your_own_by_hand(own):
+    people = make_people(n_people=10, noise=2.5)
+    methods = (
+        own("svm=sklearn.svm:LinearSVC(C=0.5)"),
+        own("pca=sklearn.decomposition:PCA(n_components=4)"),
+        own("only=own:OnlyPredicts"),
+        own("search=own:search"),
+        own("pairs=own:pairs"),
+    )
+    results = run_units(people, sizes=(3,), methods=("LDA",), own=methods)
+    for result in results.values():
+        assert result.status == "done", result.reason
+        assert result.n_train == 30
+    split = Protocol().split(people, 3, 0, 0)
+    X, labels = normalize(people.rows), people.labels
+    svm = LinearSVC(C=0.5, random_state=0).fit(X[split.train], labels[split.train])
+    right = svm.score(X[split.test], labels[split.test])
+    assert results["svm"].error == pytest.approx(100 * (1 - right))
+    nearest = normalize(X[split.test]) @ X[split.train].T
+    wrong = labels[split.train][nearest.argmax(axis=1)] != labels[split.test]
+    assert results["only"].error == pytest.approx(100 * wrong.mean())
+    # Scores of all classes give a list; without them only its first is known.
+    assert [len(r.identified) for r in results.values()] == [10, 10, 10, 1, 10, 1]
+    assert results["only"].identified == (float((~wrong).sum()),)
+    assert results["search"].searched
+    assert results["search"].parameters["best_n_neighbors"] in (1, 2)
+    assert results["search"].refit_seconds >= 0.0
+
+
+def test_a_method_of_your_own_that_fails_stops_nothing(own, tmp_path):
+    what = experiment(
+        sizes=(2,),
+        methods=("LDA",),
+        repeats=2,
+        own=(
+            own("error=own:Fails"),
+            own("exit=own:Fails(how='exit')"),
+            own("shape=own:WrongShape"),
+            own("fine=own:OnlyPredicts"),
+        ),
+    )
+    summary = run(tmp_path / "r.jsonl", what, n_jobs=2)
+    assert len(summary.results) == 10
+    reasons = {result.unit.method: result.reason for result in summary.failed}
+    assert reasons == {
+        "error": "RuntimeError: not today",
+        "exit": "SystemExit: enough",
+        "shape": "ValueError: predict returned shape (18, 1) for 18 samples",
+    }
+    alone = run(tmp_path / "alone.jsonl", what)
+    assert [r.reason for r in alone.failed] == [r.reason for r in summary.failed]
+    done = [
+        outcome(r for r in found.results if r.status == "done")
+        for found in (alone, summary)
+    ]
+    assert done[0] == done[1]
+    # Another parameter is another unit.
+    changed = own("error=own:Fails(how='exit')")
+    again = experiment(sizes=(2,), methods=("LDA",), repeats=2, own=(changed,))
+    assert run(tmp_path / "r.jsonl", again).new == 2
+    assert run(tmp_path / "r.jsonl", again).new == 0
 
 
 def test_fewer_folds_where_there_are_fewer_samples():

@@ -57,7 +57,7 @@ def test_splits_that_differ_have_an_interval():
 
 
 CSV_COLUMNS = (
-    "table,database,m,protocol,photometry,method,tuned,repeats,mean,std,"
+    "table,database,m,protocol,photometry,input,method,tuned,repeats,mean,std,"
     "paper_mean,paper_std,seed,data"
 )
 NASTY = '<b>&"x"'
@@ -207,6 +207,81 @@ class TestErrorTable:
         assert r"\caption{Error rates: error in \%}" in to_latex(table)
 
 
+class TestInputs:
+    def test_they_are_blocks_of_columns(self):
+        results = both(
+            *(make_results({"LDA": [float(m)], "GTDA": [9.0]}, m=m) for m in (2, 4)),
+            *(make_results({"LDA": [m / 2]}, m=m, input="local") for m in (2, 4)),
+        )
+        table = error_table(results)
+        assert table.header == (
+            (Heading("AR", 4),),
+            (Heading("pixels", 2), Heading("local descriptors", 2)),
+            tuple(Heading(f"m = {m}") for m in (2, 4, 2, 4)),
+        )
+        lda, gtda = table.rows
+        assert [cell.text for cell in lda.cells] == ["2.00", "4.00", "1.00", "2.00"]
+        assert [cell.text for cell in gtda.cells[2:]] == [MISSING, MISSING]
+        assert (
+            "GTDA: left out on local descriptors, because they need images as such."
+        ) in table.notes
+
+    def test_the_paper_is_compared_with_pixels_only(self):
+        results = both(
+            make_results({"LDA": [5.0]}), make_results({"LDA": [4.0]}, input="local")
+        )
+        (row,) = error_table(results, with_paper=True).rows
+        assert [cell.aside != "" for cell in row.cells] == [True, False]
+
+    def test_vectors_are_not_called_images(self):
+        results = make_results(
+            {"LDA": [5.0, 6.0], "DualQML": [4.0, 5.5]}, database="f", input="vectors"
+        )
+        assert "vectors, random splits, scaling unit-norm" in error_table(results).title
+        assert time_table(results).header[1][-1].text == "test, ms per vector"
+        assert "share vectors" in " ".join(comparison_table(results).notes)
+
+    def test_the_best_rival_has_the_same_input(self):
+        results = both(
+            make_results({"LDA": [5.0, 6.0], "DualQML": [7.0, 7.5]}),
+            make_results({"MFA": [1.0, 2.0], "DualQML": [2.0, 2.5]}, input="local"),
+        )
+        rows = comparison_table(results).rows
+        assert [(row.label, row.cells[0].text) for row in rows] == [
+            ("AR, pixels, m = 2", "LDA"),
+            ("AR, local, m = 2", "MFA"),
+        ]
+
+
+class TestYours:
+    def test_the_class_is_noted(self):
+        spec = "sklearn.svm:LinearSVC(C=1.0)"
+        results = both(
+            make_results({"LDA": [5.0]}), make_results({"mine": [4.0]}, spec=spec)
+        )
+        table = error_table(results)
+        assert [row.label for row in table.rows] == ["LDA", "mine"]
+        assert f"mine: {spec}" in table.notes
+
+    def test_all_others_are_its_rivals(self):
+        results = both(
+            make_results({"LDA": [5.0, 6.0], "DualQML-W": [4.0, 4.5]}),
+            make_results({"mine": [3.0, 4.0]}, spec="a:B"),
+        )
+        table = comparison_table(results)
+        found = [(row.cells[2].text, row.cells[0].text) for row in table.rows]
+        assert found == [("DualQML-W", "mine"), ("mine", "DualQML-W")]
+        assert table.title.startswith("Ours and yours against the best rival")
+
+    def test_a_name_like_ours_is_not_ours(self):
+        results = both(
+            make_results({"LDA": [5.0, 6.0], "DualQML": [4.0, 4.5]}),
+            make_results({"DualQML-mine": [3.0, 4.0]}, spec="a:B"),
+        )
+        assert our_rows(results) == ["DualQML"]
+        assert results.best_rival(results.settings[0]) == "DualQML-mine"
+
+
 class TestPaperFigures:
     def test_they_are_shown_where_the_paper_has_them(self):
         results = make_results({"LDA": [5.0], "DualQML": [4.0], "DualQML-W": [3.0]})
@@ -311,7 +386,49 @@ class TestTimes:
         )
         table = time_table(results)
         assert "AR, m = 2" in table.title
-        assert [cell.text for cell in table.rows[0].cells] == ["3", "6"]
+        # Nothing was chosen: one training with the defaults.
+        assert [cell.text for cell in table.rows[0].cells] == [MISSING, "3", "6"]
+
+    def test_the_choice_of_parameters_is_told_apart(self):
+        results = Results(
+            make_result(
+                *("DualQML", k, 5.0),
+                fit_seconds=30.0 + k,
+                refit_seconds=2.0 + k,
+                searched=True,
+            )
+            for k in range(3)
+        )
+        table = time_table(results)
+        assert [cell.text for cell in table.rows[0].cells[:2]] == ["31", "3"]
+        assert [text.text for text in table.header[1][:2]] == [
+            "training with choice, s",
+            "training fixed, s",
+        ]
+        assert "with and without the choice of parameters" in table.title
+        (line,) = read_csv(to_csv(table))
+        assert float(line["fit_with_choice_seconds"]) == 31.0
+        assert float(line["fit_fixed_seconds"]) == 3.0
+
+    def test_a_choice_whose_training_alone_was_not_timed(self):
+        results = Results([make_result("DualQML", searched=True, fit_seconds=7.0)])
+        cells = time_table(results).rows[0].cells
+        assert [cell.text for cell in cells[:2]] == ["7", MISSING]
+
+    def test_inputs_are_beside_each_other(self):
+        results = both(
+            make_results({"LDA": [5.0], "GTDA": [6.0]}),
+            make_results({"LDA": [4.0]}, input="local"),
+        )
+        table = time_table(results)
+        assert [heading.text for heading in table.header[0]] == [
+            "pixels",
+            "local descriptors",
+        ]
+        lda, gtda = table.rows
+        assert len(lda.cells) == 6
+        assert [cell.text for cell in gtda.cells[3:]] == [MISSING] * 3
+        assert any("include the computation" in note for note in table.notes)
 
     def test_the_first_setting_stands_in(self):
         results = realistic(("orl",), (4, 6), repeats=1)
@@ -319,13 +436,13 @@ class TestTimes:
 
     def test_the_times_of_the_paper_are_beside(self):
         table = time_table(make_results({"LDA": [5.0], "MFA": [1.0]}), with_paper=True)
-        assert table.headings[3:] == [
+        assert table.headings[4:] == [
             "Paper, AR, m = 2, training, s",
             "Paper, AR, m = 2, test, ms per image",
         ]
         lda, mfa = table.rows
-        assert [cell.text for cell in lda.cells] == ["1.5", "2.5", "83.5", "8"]
-        assert [cell.text for cell in mfa.cells[2:]] == [MISSING, MISSING]
+        assert [cell.text for cell in lda.cells[1:]] == ["1.5", "2.5", "83.5", "8"]
+        assert [cell.text for cell in mfa.cells[3:]] == [MISSING, MISSING]
 
     def test_there_may_be_no_results(self):
         assert time_table(Results([]), with_paper=True).rows == ()

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 import dualqml
 from dualqml.experiments.report import Plot
+from dualqml.experiments.summary import Finding
 from dualqml.experiments.table_formats import Cell, Heading, Row, Table
 from dualqml.experiments.templates import environment, render
 from tests.experiments.page import Page
@@ -33,7 +34,8 @@ DATA = {
             {
                 **dict.fromkeys(("title", "citation", "terms"), NASTY),
                 **dict.fromkeys(("n_images", "n_subjects", "n_copies"), NASTY),
-                "skipped": [NASTY],
+                **dict.fromkeys(("n_vectors", "n_features"), NASTY),
+                **{key: [NASTY] for key in ("skipped", "left_out")},
             }
         ],
     },
@@ -47,6 +49,7 @@ DATA = {
     "page.html": {"title": NASTY, "sections": [("a", NASTY, NASTY)]},
     "paper.html": {"oddities": [NASTY]},
     "summary.html": {
+        "take_home": [Finding(NASTY, (NASTY,))],
         "findings": [(NASTY, NASTY)],
         **dict.fromkeys(("n_failed", "n_units", "why_no_plots"), NASTY),
     },

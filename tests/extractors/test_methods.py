@@ -1,11 +1,19 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import normalize
 
 from dualqml.exceptions import DualQMLError
-from dualqml.extractors.methods import METHODS, TUNED_LAMS, make_method
+from dualqml.extractors.methods import (
+    METHODS,
+    TUNED_LAMS,
+    VECTOR_METHODS,
+    make_method,
+    without_search,
+)
 from dualqml.extractors.tuning import RankSearchCV
 from tests.problems import make_data
 
@@ -242,6 +250,58 @@ def test_local_descriptors_come_before_every_method():
     assert "extract__tangents" not in tuned.param_grid
     X, y = unequal_classes()
     assert model.fit(X, y).score(X, y) >= 0.75
+
+
+def test_descriptors_are_centred_where_images_are():
+    model = make_method("DualQML", preprocessing="local", image_shape=(6, 6))
+    assert list(model.named_steps) == ["describe", "centre", "normalise", "classify"]
+
+
+@pytest.mark.parametrize("tune", [False, True])
+@pytest.mark.parametrize("name", VECTOR_METHODS)
+def test_usual_classifiers_recognise_easy_classes(name, tune):
+    X, y = make_data([4] * 5, 12, seed=1)
+    model = make_method(name, tune=tune).fit(X, y)
+    assert model.score(X, y) == 1.0
+    assert isinstance(model, RankSearchCV) == (tune and "cosine" not in name)
+    assert model.decision_function(X).shape == (20, 5)
+
+
+@pytest.mark.parametrize("name", ["Linear-SVM", "Logistic", "LDA-shrunk"])
+def test_the_search_of_a_usual_classifier_starts_from_its_defaults(name):
+    search = make_method(name, tune=True)
+    first = next(iter(ParameterGrid(search.param_grid)))
+    parameters = make_method(name).get_params()
+    assert {key: parameters[key] for key in first} == first
+
+
+def test_shrunk_lda_decides_as_lda_does(rng):
+    means = 2 * rng.normal(size=(9, 6))
+    X = rng.normal(size=(90, 6)) + np.repeat(means, 10, axis=0)
+    y = np.repeat(np.arange(9), 10)
+    queries = 2 * rng.normal(size=(100, 6))
+    model = make_method("LDA-shrunk").fit(X, y)
+    plain = LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.5)
+    plain.fit(normalize(X), y)
+    np.testing.assert_array_equal(
+        model.predict(queries), plain.predict(normalize(queries))
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "tune"),
+    [("DualQML", False), ("DualQML-W", False), ("LDA", True), ("Linear-SVM", True)],
+)
+def test_without_its_search_a_model_is_the_same(name, tune):
+    X, y = make_data([4] * 5, 16, seed=2)
+    model = make_method(name, tune=tune).fit(X, y)
+    fixed = without_search(model)
+    assert not hasattr(fixed[-1], "classes_")
+    fixed.fit(X, y)
+    np.testing.assert_allclose(
+        fixed.decision_function(X), model.decision_function(X), atol=1e-8
+    )
+    assert without_search(fixed) is None
 
 
 def test_dual_qml_w_computes_the_descriptors_itself():

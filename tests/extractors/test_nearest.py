@@ -1,11 +1,30 @@
 import numpy as np
 import pytest
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from dualqml._linalg import unit_rows
-from dualqml.extractors import NearestSample
+from dualqml.extractors import NearestMean, NearestSample
 from dualqml.extractors import nearest as nearest_module
 from dualqml.extractors.nearest import class_similarities, nearest
+
+
+def test_the_nearest_mean_by_hand(rng):
+    X, y = rng.normal(size=(12, 3)), np.repeat(["a", "b", "c"], 4)
+    queries = rng.normal(size=(20, 3))
+    model = NearestMean().fit(X, y)
+    means = np.array([unit_rows(X[y == name]).mean(axis=0) for name in "abc"])
+    cosines = unit_rows(queries) @ unit_rows(means).T
+    np.testing.assert_allclose(model.decision_function(queries), cosines)
+    assert model.predict(queries).tolist() == ["abc"[k] for k in cosines.argmax(axis=1)]
+
+
+def test_the_nearest_mean_by_distance_is_that_of_scikit_learn(rng):
+    X, y = rng.normal(size=(12, 3)), rng.permutation(np.repeat([3, 5, 9], 4))
+    queries = rng.normal(size=(20, 3))
+    ours = NearestMean(metric="euclidean").fit(X, y)
+    theirs = NearestCentroid().fit(X, y)
+    np.testing.assert_allclose(ours.gallery_, theirs.centroids_)
+    np.testing.assert_array_equal(ours.predict(queries), theirs.predict(queries))
 
 
 @pytest.mark.parametrize("similarity_bytes", [1, 1000, 10**8])

@@ -4,6 +4,7 @@
 import argparse
 import os
 import shlex
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,13 +17,14 @@ from dualqml.cli._arguments import (
     add_root_argument,
 )
 from dualqml.cli._output import ProgressLine, say, say_json
-from dualqml.exceptions import DatabaseError, StoreError
+from dualqml.exceptions import DatabaseError, MethodError, StoreError
 
 if TYPE_CHECKING:
-    from dualqml.data import Database
+    from dualqml.data import AnyDatabase
     from dualqml.experiments.output import Written
     from dualqml.experiments.protocol import Experiment
     from dualqml.experiments.runner import Summary
+    from dualqml.extractors.own_methods import OwnMethod
 
 
 def reproduce(options: argparse.Namespace) -> int:
@@ -44,13 +46,17 @@ def reproduce(options: argparse.Namespace) -> int:
             "another folder with --out."
         )
     experiment = _experiment(options)
+    left_out = _left_out(experiment)
+    for name, said in left_out.items():
+        for sentence in said:
+            say(f"dualqml: {name}: {sentence}", error=True)
     if not experiment.units:  # planned before anything is written
         raise ValueError("There is nothing to run")
     with ResultStore(store_path) as store:
         write_settings(
             options.out,
             command=shlex.join(["dualqml", *_reproduce_words(options, experiment)]),
-            databases=describe_databases(experiment.databases),
+            databases=describe_databases(experiment.databases, left_out),
         )
         shown = None if options.quiet else ProgressLine()
         try:
@@ -171,15 +177,18 @@ def _experiment(options: argparse.Namespace) -> "Experiment":
             rows = _integers(options.train_rows.read_text())
         except argparse.ArgumentTypeError as error:
             raise ValueError(f"{options.train_rows}: {error}") from error
+    methods, own = _methods(options)
     experiment = Experiment(
         databases=_databases(options),
         sizes=options.m,
-        methods=options.methods,
+        methods=methods,
         repeats=options.repeats,
         seed=options.seed,
         photometry=options.photometry,
         tune=options.tune,
         protocol=Protocol(options.protocol, options.train_visits, rows),
+        inputs=options.input,
+        own=own,
     )
     for name in experiment.databases:
         for m in experiment.skipped_sizes(name):
@@ -190,24 +199,59 @@ def _experiment(options: argparse.Namespace) -> "Experiment":
     return experiment
 
 
-def _databases(options: argparse.Namespace) -> "dict[str, Database]":
-    """Read the databases, and tell about copies and broken files."""
-    from dualqml.data import load_database
+def _left_out(experiment: "Experiment") -> dict[str, list[str]]:
+    """Sentences on methods that need images, by the names of the databases."""
+    from dualqml.experiments.labels import listed
 
-    loaded: dict[str, Database] = {}
+    words = {"local": "local descriptors"}
+    found: dict[str, list[str]] = {}
+    for name in experiment.databases:
+        for input in experiment.inputs_of(name):
+            methods = experiment.left_out(input)
+            if methods:
+                verb = "is" if len(methods) == 1 else "are"
+                found.setdefault(name, []).append(
+                    f"{listed(methods)} {verb} left out on {words.get(input, input)}: "
+                    "images as such are needed."
+                )
+    return found
+
+
+def _methods(
+    options: argparse.Namespace,
+) -> "tuple[tuple[str, ...] | None, tuple[OwnMethod, ...]]":
+    """The named methods of dualqml, and those of other packages."""
+    from dualqml.extractors.methods import ALL_METHODS
+    from dualqml.extractors.own_methods import OwnMethod, installed_methods
+
+    own = [OwnMethod.parse(text) for text in options.method]
+    if own:
+        # Modules in the folder where the command runs are found, after all others.
+        sys.path.append(os.getcwd())
+    if options.methods is None:
+        return None, tuple(own)
+    plugins = installed_methods()
+    named = [plugins[name] for name in options.methods if name not in ALL_METHODS]
+    known = tuple(name for name in options.methods if name in ALL_METHODS)
+    return known, (*named, *own)
+
+
+def _databases(options: argparse.Namespace) -> "dict[str, AnyDatabase]":
+    """Read the databases, and tell about copies and broken files."""
+    loaded: dict[str, AnyDatabase] = {}
     for argument in options.databases:
         place, _, variant = argument.rpartition(":")
         if variant != "distinct" or not place:
             place = argument
-        on_error = "skip" if options.skip_broken else "raise"
-        database = load_database(place, options.root, on_error=on_error)
+        database = _database(place, options)
         name = Path(place).name or database.name
         if place != argument:
             database, name = database.without_copies(), f"{name}:distinct"
         elif copies := database.copies:
             pairs = ", ".join(f"{a} of {b}" for a, b in list(copies.items())[:3])
+            kind = "copies" if database.image_shape is None else "pixel copies"
             say(
-                f"dualqml: {name}: {len(copies)} subjects are pixel copies of others "
+                f"dualqml: {name}: {len(copies)} subjects are {kind} of others "
                 f"({pairs}). Append :distinct to leave them out.",
                 error=True,
             )
@@ -222,23 +266,38 @@ def _databases(options: argparse.Namespace) -> "dict[str, Database]":
                 f"{name} is asked for twice, or two databases have this name"
             )
         loaded[name] = database
+    if options.labels is not None and not any(
+        database.image_shape is None for database in loaded.values()
+    ):
+        raise DatabaseError("--labels belongs to a file of vectors, and there is none")
     return loaded
+
+
+def _database(place: str, options: argparse.Namespace) -> "AnyDatabase":
+    """Read one database: vectors from a file that has them, or images."""
+    from dualqml.data import DATABASES, holds_vectors, load_database, load_vectors
+
+    path = Path(place) if options.root is None else options.root / place
+    if place not in DATABASES and holds_vectors(path):
+        if options.labels is not None and len(options.databases) > 1:
+            raise DatabaseError("--labels needs a single file of vectors")
+        return load_vectors(path, options.labels)
+    on_error = "skip" if options.skip_broken else "raise"
+    return load_database(place, options.root, on_error=on_error)
 
 
 def _reproduce_words(
     options: argparse.Namespace, experiment: "Experiment"
 ) -> list[str]:
     """List the words of a command that repeats this run, without private paths."""
-    from dualqml.extractors.methods import METHODS
-
     words = ["reproduce", *experiment.databases]
     if options.root is not None:
         words += ["--root", "DIR"]
     plain: dict[str, Any] = {
         "-m": options.m and ",".join(map(str, options.m)),
-        "--methods": None
-        if options.methods == tuple(METHODS)
-        else ",".join(options.methods),
+        "--methods": options.methods and ",".join(options.methods),
+        "--input": None if options.input == ("pixels",) else ",".join(options.input),
+        "--labels": options.labels and options.labels.name,
         "--repeats": options.repeats,
         "--seed": options.seed,
         "--photometry": options.photometry,
@@ -247,6 +306,8 @@ def _reproduce_words(
     for flag, value in plain.items():
         if value is not None:
             words += [flag, str(value)]
+    for text in options.method:
+        words += ["--method", text]
     if options.protocol == "visits":
         words += ["--train-visits", ",".join(map(str, options.train_visits))]
     if options.protocol == "fixed":
@@ -281,23 +342,48 @@ def _integers(text: str) -> tuple[int, ...]:
 
 
 def _method_names(text: str) -> tuple[str, ...]:
-    from dualqml.extractors.methods import METHODS
+    from dualqml.extractors.methods import ALL_METHODS
+    from dualqml.extractors.own_methods import installed_methods
 
-    known = {name.lower(): name for name in METHODS}
+    known = {name.lower(): name for name in (*installed_methods(), *ALL_METHODS)}
     names = [word.strip() for word in text.split(",") if word.strip()]
     for name in names:
         if name.lower() not in known:
             raise argparse.ArgumentTypeError(
-                f"{name!r} is not a method; choose from {', '.join(METHODS)}"
+                f"{name!r} is not a method; choose from {', '.join(known.values())}, "
+                "or give a class with --method"
             )
     if not names:
         raise argparse.ArgumentTypeError("no method was named")
     return tuple(dict.fromkeys(known[name.lower()] for name in names))
 
 
+def _own_method(text: str) -> str:
+    from dualqml.extractors.own_methods import OwnMethod
+
+    try:
+        OwnMethod.parse(text)
+    except MethodError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _inputs(text: str) -> tuple[str, ...]:
+    from dualqml.experiments.protocol import ImageInput
+
+    known = get_args(ImageInput)
+    names = [word.strip().lower() for word in text.split(",") if word.strip()]
+    wrong = [name for name in names if name not in known]
+    if wrong or not names:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no input; choose from {', '.join(known)}, or both"
+        )
+    return tuple(dict.fromkeys(names))
+
+
 def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     from dualqml.experiments.protocol import ProtocolKind
-    from dualqml.extractors.methods import METHODS
+    from dualqml.extractors.methods import METHODS, VECTOR_METHODS
     from dualqml.images.photometry import Photometry
 
     parser.add_argument("databases", nargs="*", default=["orl"], metavar="DATABASES")
@@ -306,14 +392,40 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "-m",
         type=_integers,
         metavar="2,4,6,8",
-        help="training images of each person (default: the paper's)",
+        help="training images or vectors of each person (default: the paper's)",
     )
     parser.add_argument(
         "--methods",
         type=_method_names,
-        default=tuple(METHODS),
         metavar="LDA,ERE,...",
-        help=f"rows of the tables (default: all of {', '.join(METHODS)})",
+        help=f"rows of the tables (default: {', '.join(METHODS)}; for vectors also "
+        f"{', '.join(VECTOR_METHODS)}). Methods that installed packages offer as entry "
+        "points of the group dualqml.methods are known by their names",
+    )
+    parser.add_argument(
+        "--method",
+        type=_own_method,
+        action="append",
+        default=[],
+        metavar="NAME=MODULE:CLASS",
+        help="one more row: an estimator of any package, with parameters as in "
+        '"svm=sklearn.svm:LinearSVC(C=1.0)". A transformer is followed by the nearest '
+        "training sample. The class is imported and runs with your rights. May be "
+        "given several times",
+    )
+    parser.add_argument(
+        "--input",
+        type=_inputs,
+        default=("pixels",),
+        metavar="pixels,local",
+        help="what methods get of images: their pixels, their local descriptors, or "
+        "one after the other (default: pixels)",
+    )
+    parser.add_argument(
+        "--labels",
+        type=Path,
+        metavar="FILE",
+        help="text file with the subjects of a file of vectors, one per line",
     )
     parser.add_argument(
         "--repeats", type=int, default=30, help="number of splits (default: 30)"
@@ -433,8 +545,10 @@ COMMANDS = {
         details="""\
 DATABASES are names known to "dualqml databases", or folders with one folder of
 images for each person, or .csv (path,subject[,visit]), .npz or .mat files.
-Without any, the embedded ORL faces are used. Append ":distinct" to leave out
-subjects that are pixel copies of others (feret:distinct).
+Vectors come from .npz (arrays embeddings and labels, or X and y), .parquet (a
+column subject or label) or .npy files (with --labels); methods that need images
+are left out then. Without any, the embedded ORL faces are used. Append
+":distinct" to leave out subjects that are copies of others (feret:distinct).
 
 Every result is saved as soon as it is known. After a stop, run the same command
 with --resume to continue.
@@ -442,7 +556,10 @@ Exit code: 0 all done, 1 some units failed, 2 wrong input, 130 interrupted.""",
         examples="""examples:
   dualqml reproduce
   dualqml reproduce ar feret:distinct --root ~/databases --out results --resume
-  dualqml reproduce my-photos/ -m 2,4 --methods LDA,DualQML-W --repeats 10""",
+  dualqml reproduce my-photos/ -m 2,4 --methods LDA,DualQML-W --repeats 10
+  dualqml reproduce faces.npz -m 2,5 --tune
+  dualqml reproduce orl --input pixels,local -m 2
+  dualqml reproduce orl -m 2 --method "svm=sklearn.svm:LinearSVC(C=1.0)\"""",
         add_arguments=_add_reproduce_arguments,
         run=reproduce,
     ),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Image databases: their readers, splits, and the preprocessing of images."""
+"""Databases of images and of vectors: their readers, and splits."""
 
-from dualqml.data.database import Database
+from dualqml.data.database import AnyDatabase, Database, VectorDatabase
 from dualqml.data.orl import load_orl
 from dualqml.data.own_data import load_csv, load_folder, load_mat, load_npz
 from dualqml.data.registry import DATABASES, DatabaseInfo, load_database, locate
@@ -15,6 +15,7 @@ from dualqml.data.research_databases import (
     load_polyu_palm,
 )
 from dualqml.data.splits import Split, fixed_split, random_split, visit_split
+from dualqml.data.vectors import holds_vectors, load_vectors
 from dualqml.exceptions import DatabaseError, NoFaceError, SeveralFacesError
 from dualqml.images.faces import Face, FaceCropper, FaceEmbedder, find_faces
 from dualqml.images.geometry import align_eyes, crop, resize, to_grey
@@ -23,6 +24,7 @@ from dualqml.images.steps import Cropper, EyeAligner, GreyConverter, Resizer
 
 __all__ = [
     "DATABASES",
+    "AnyDatabase",
     "Cropper",
     "Database",
     "DatabaseError",
@@ -38,10 +40,12 @@ __all__ = [
     "Resizer",
     "SeveralFacesError",
     "Split",
+    "VectorDatabase",
     "align_eyes",
     "crop",
     "find_faces",
     "fixed_split",
+    "holds_vectors",
     "load_ar",
     "load_casia_palm",
     "load_csv",
@@ -55,6 +59,7 @@ __all__ = [
     "load_orl",
     "load_pie",
     "load_polyu_palm",
+    "load_vectors",
     "locate",
     "random_split",
     "resize",

@@ -9,11 +9,37 @@ from dualqml.data import DATABASES
 from dualqml.experiments.protocol import paper_name
 from dualqml.experiments.results import TUNED, Setting
 
+#: Inputs in words.
+_INPUTS = {"local": "local descriptors"}
 
-def record_key(setting: Setting, row: str) -> tuple[str, int, str, str, str, bool]:
-    """The first fields of a CSV record: database, m, protocol, ..., method, tuned."""
+#: Names of the fields of `record_key`.
+RECORD_KEY = ("database", "m", "protocol", "photometry", "input", "method", "tuned")
+
+
+def record_key(setting: Setting, row: str) -> tuple[str, int, str, str, str, str, bool]:
+    """The first fields of a CSV record, as in `RECORD_KEY`."""
     method = row.removesuffix(TUNED)
-    return (*setting[:4], method, method != row)
+    return (*setting[:4], setting.input, method, method != row)
+
+
+def input_label(setting: Setting) -> str:
+    """What the methods got, in words."""
+    return printable(_INPUTS.get(setting.input, setting.input))
+
+
+def sample_word(settings: Iterable[Setting]) -> str:
+    """What was recognised: "image", "vector", or "sample" if there are both.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.labels import sample_word
+    >>> from dualqml.experiments.results import Setting
+    >>> one = Setting("ar", 2, "random", "unit-norm", 0, "f00d")
+    >>> sample_word([one]), sample_word([one, one._replace(input="vectors")])
+    ('image', 'sample')
+    """
+    words = {"vector" if s.input == "vectors" else "image" for s in settings}
+    return words.pop() if len(words) == 1 else "sample"
 
 
 def database_label(database: str) -> str:
@@ -61,9 +87,9 @@ def what_differs(settings: Iterable[Setting]) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Those of "protocol", "photometry", "seed", "data" and "split" that are not the
-        same for all settings. Different databases always have different data and
-        splits; these count only where settings of one database differ in them. A
+        Those of "input", "protocol", "photometry", "seed", "data" and "split" that are
+        not the same for all settings. Different databases always have different data
+        and splits; these count only where settings of one database differ in them. A
         protocol without m does not count, because it is named in place of m.
 
     Examples
@@ -79,6 +105,8 @@ def what_differs(settings: Iterable[Setting]) -> tuple[str, ...]:
     """
     settings = list(settings)
     found = []
+    if len({setting.input for setting in settings}) > 1:
+        found.append("input")
     if len({setting.protocol for setting in settings if setting.m}) > 1:
         found.append("protocol")
     for name in ("photometry", "seed"):
@@ -100,6 +128,7 @@ def what_differs(settings: Iterable[Setting]) -> tuple[str, ...]:
 def variant_label(setting: Setting, names: Iterable[str]) -> str:
     """The named fields of a setting, in words."""
     words = {
+        "input": input_label(setting),
         "protocol": f"{setting.protocol} split",
         "photometry": f"photometry {setting.photometry}",
         "seed": f"seed {setting.seed}",
@@ -126,10 +155,12 @@ def setting_label(setting: Setting, differing: Iterable[str] = ()) -> str:
     str
         For example "AR, m = 2, seed 1".
     """
+    names = list(differing)
     parts = (
         database_label(setting.database),
+        printable(setting.input) if "input" in names else "",
         size_label(setting),
-        variant_label(setting, differing),
+        variant_label(setting, [name for name in names if name != "input"]),
     )
     return ", ".join(part for part in parts if part)
 
@@ -139,12 +170,17 @@ def common_label(settings: Sequence[Setting]) -> str:
     if not settings:
         return ""
     first = settings[0]
+    # Vectors have no light.
+    scaling = "scaling" if sample_word(settings) == "vector" else "photometry"
     words = {
+        "input": input_label(first),
         "protocol": f"{first.protocol} splits",
-        "photometry": f"photometry {first.photometry}",
+        "photometry": f"{scaling} {first.photometry}",
         "seed": f"seed {first.seed}",
     }
     same = [n for n in words if len({getattr(s, n) for s in settings}) == 1]
+    # Pixels go without saying.
+    same = [n for n in same if n != "input" or first.input != "pixels"]
     return printable(", ".join(words[name] for name in same))
 
 

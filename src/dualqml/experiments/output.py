@@ -2,7 +2,7 @@
 """The folder of an experiment: results, settings, tables and report."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from dualqml._files import write_text
 from dualqml._text import printable, read_json
-from dualqml.data import DATABASES, Database, load_database
+from dualqml.data import DATABASES, AnyDatabase, load_database
 from dualqml.exceptions import StoreError
 from dualqml.experiments.report import write_report
 from dualqml.experiments.results import Results
 from dualqml.experiments.store import read_results
+from dualqml.experiments.summary import take_home
 from dualqml.experiments.table_formats import to_latex, to_markdown
 from dualqml.experiments.tables import (
     comparison_table,
@@ -43,7 +44,7 @@ class Written:
     report, tables : Path
         The report, and the folder of the tables.
     text : str
-        The tables in Markdown.
+        The tables in Markdown, and what to take home.
     summary : list of dict
         The mean errors, one record for each cell of the tables.
     """
@@ -54,19 +55,25 @@ class Written:
     summary: list[dict[str, Any]]
 
 
-def describe_databases(databases: Mapping[str, Database]) -> dict[str, Any]:
+def describe_databases(
+    databases: Mapping[str, AnyDatabase],
+    left_out: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, Any]:
     """Facts on databases for a report that is written without the databases.
 
     Parameters
     ----------
-    databases : dict of str to Database
+    databases : dict of str to Database or VectorDatabase
         The databases, by their names in the results.
+    left_out : dict of str to sequence of str, optional
+        By name, sentences on methods that were left out.
 
     Returns
     -------
     dict
-        By name: title, citation, terms, numbers of subjects and images, files that
-        were skipped, and the number of subjects that are copies.
+        By name: title, citation, terms, numbers of subjects and images, or vectors
+        and their features, files that were skipped, what was left out, and the number
+        of subjects that are copies.
     """
     return {
         name: {
@@ -74,13 +81,21 @@ def describe_databases(databases: Mapping[str, Database]) -> dict[str, Any]:
             "citation": database.citation,
             "terms": database.terms,
             "subjects": int(database.subjects.size),
-            "images": len(database.images),
+            **_samples(database),
             # Names only: a report does not tell the folders of its author.
             "skipped": [Path(file).name for file in database.skipped],
+            "left_out": list((left_out or {}).get(name, ())),
             "copies": len(database.copies),
         }
         for name, database in databases.items()
     }
+
+
+def _samples(database: AnyDatabase) -> dict[str, int]:
+    if database.image_shape is None:
+        n_vectors, n_features = database.samples.shape
+        return {"vectors": n_vectors, "features": n_features}
+    return {"images": len(database.samples)}
 
 
 def write_settings(folder: Path, *, command: str, databases: Mapping[str, Any]) -> None:
@@ -133,7 +148,13 @@ def write_output(folder: Path, *, with_paper: bool = False) -> Written:
         comparison_table(results),
         time_table(results, with_paper=with_paper),
     ]
-    text = "\n\n".join(to_markdown(table) for table in tables) + "\n"
+    said = [
+        f"**{finding.name}: what to take home.** {' '.join(finding.sentences)}"
+        for finding in take_home(results)
+    ]
+    # Terminals and editors need no places where lines must not break.
+    said = [text.replace("\N{NO-BREAK SPACE}", " ") for text in said]
+    text = "\n\n".join([*map(to_markdown, tables), *said]) + "\n"
     where = folder / TABLES_FOLDER
     write_text(where / "tables.md", text)
     write_text(where / "tables.tex", "\n\n".join(map(to_latex, tables)) + "\n")
@@ -194,6 +215,7 @@ def _summary(results: Results) -> list[dict[str, Any]]:
                         "m": setting.m,
                         "protocol": setting.protocol,
                         "photometry": setting.photometry,
+                        "input": setting.input,
                         "method": row,
                         "repeats": int(errors.size),
                         "mean": float(errors.mean()),

@@ -23,6 +23,8 @@ from dualqml.evaluation import CMCDisplay
 from dualqml.exceptions import MissingDependencyError, NothingToPlotError
 from dualqml.experiments.labels import (
     database_label,
+    listed,
+    sample_word,
     setting_label,
     size_label,
     variant_label,
@@ -60,6 +62,8 @@ _OURS = {
     "DualQML-W" + TUNED: ("#c58b00", "v"),
 }
 _RIVALS = (("#009e73", "D"), ("#b8679a", "P"))
+# Methods of your own.
+_YOURS = (("#8464d8", "*"), ("#a8763e", "X"))
 
 # Grey methods are told apart by markers and by whether these are filled.
 _GREY_MARKERS = (
@@ -235,7 +239,8 @@ def error_against_size(
         ax.set_xticks(sizes, [str(m) if m else like.protocol for m in sizes])
         ax.set_xlim(min(sizes) - 4 * dodge, max(sizes) + 4 * dodge)
         # Two lines, or the label would be wider than the axes.
-        what = "training images\nof each subject, m" if like.m else "split"
+        word = sample_word([like])
+        what = f"training {word}s\nof each subject, m" if like.m else "split"
         ax.set(xlabel=what, ylabel="error, %")
         # In the order of the lines at their right ends.
         last = {row: list(errors.values())[-1].mean() for row, errors in lines.items()}
@@ -243,7 +248,7 @@ def error_against_size(
         _legend_beside(figure, {row: handles[row] for row in order}, look)
         variant = variant_label(like, what_differs(of_database))
         name = ", ".join(filter(None, [database_label(database), variant]))
-        against = " against the number of training images" if like.m else ""
+        against = f" against the number of training {word}s" if like.m else ""
         label = f"{name}: error{against}"
         return to_svg(figure, name=f"size {like!r}", label=label)
 
@@ -273,14 +278,14 @@ def paired_differences(results: Results) -> str:
     if not by_setting:
         raise NothingToPlotError("There is no comparison over two or more splits")
     differing = what_differs(results.settings)
-    rows = our_rows(results)
+    rows = [*our_rows(results), *results.own_rows]
     look = looks(results, [], rows)
     texts = []
     for setting, group in by_setting.items():
         lines = [
             f"{_shortened(database_label(setting.database))}, {size_label(setting)}",
             variant_label(setting, differing),
-            f"against {group[0].rival}",
+            f"against {listed(list(dict.fromkeys(pair.rival for pair in group)))}",
         ]
         texts.append("\n".join(filter(None, lines)))
     with style():
@@ -309,7 +314,10 @@ def paired_differences(results: Results) -> str:
         figure.supxlabel("difference in error, points", fontsize=FONT_SIZE)
         handles = [ax.plot([], [], **look[row].line, label=row)[0] for row in rows]
         figure.legend(handles=handles, loc="outside upper center", ncols=2)
-        label = "Difference in error between ours and the best rival of each setting"
+        whose = "ours or yours" if results.own_rows else "ours"
+        label = (
+            f"Difference in error between {whose} and the best rival of each setting"
+        )
         return to_svg(figure, name=f"paired {texts!r}", label=label)
 
 
@@ -486,7 +494,7 @@ def looks(
         What was run.
     settings : sequence of Setting
         The settings in the picture. The two rivals that are most often the best
-        in them stand out.
+        in them stand out, and two methods of your own.
     rows : iterable of str
         The rows in the picture.
 
@@ -498,6 +506,7 @@ def looks(
     best = Counter(filter(None, map(results.best_rival, settings)))
     rivals = [rival for rival, _ in best.most_common(len(_RIVALS))]
     styles = _OURS | dict(zip(rivals, _RIVALS, strict=False))
+    styles |= dict(zip(results.own_rows, _YOURS, strict=False))
     # A method has the same marker in all figures of the same results.
     others = [row for row in results.rows if row not in _OURS]
     markers = dict(zip(others, cycle(_GREY_MARKERS), strict=False))

@@ -5,23 +5,33 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from dualqml.data import (
     DATABASES,
-    Database,
+    AnyDatabase,
     Split,
     fixed_split,
     random_split,
     visit_split,
 )
-from dualqml.exceptions import DatabaseError
-from dualqml.extractors.methods import METHODS
+from dualqml.exceptions import DatabaseError, MethodError
+from dualqml.extractors.methods import ALL_METHODS, METHODS
+from dualqml.extractors.own_methods import OwnMethod
 from dualqml.images.photometry import Photometry
 
 ProtocolKind = Literal["random", "visits", "fixed"]
+
+#: What methods get of images: their pixels, or their local descriptors.
+ImageInput = Literal["pixels", "local"]
+
+#: The input of databases that have no images.
+VECTORS = "vectors"
+
+#: Normalisations that make sense for vectors too.
+_OF_VECTORS = ("unit-norm", "none")
 
 #: Training sizes tried on a database that the paper does not use.
 DEFAULT_SIZES = (2, 4, 6, 8)
@@ -58,15 +68,15 @@ class Protocol:
     train_visits: tuple[int, ...] = (1,)
     train_rows: tuple[int, ...] = ()
 
-    def split(self, database: Database, m: int, seed: int, repetition: int) -> Split:
+    def split(self, database: AnyDatabase, m: int, seed: int, repetition: int) -> Split:
         """Divide a database for one repetition, the same for all methods.
 
         Parameters
         ----------
-        database : Database
+        database : Database or VectorDatabase
             What to divide.
         m : int
-            Training images of each subject, for "random".
+            Training samples of each subject, for "random".
         seed : int
             Seed of the experiment.
         repetition : int
@@ -96,13 +106,13 @@ class Unit:
     database : str
         Name of the database.
     data : str
-        Fingerprint of its images and labels.
+        Fingerprint of its samples and labels.
     protocol : str
         Kind of the protocol.
     m : int
-        Training images of each subject; 0 for protocols without m.
+        Training samples of each subject; 0 for protocols without m.
     method : str
-        A key of `METHODS`.
+        A key of `METHODS` or `VECTOR_METHODS`, or the name of a method of your own.
     tuned : bool
         Whether further parameters are chosen on the training set, beside those that
         the method itself chooses.
@@ -114,6 +124,12 @@ class Unit:
         Number of the repetition, from 0.
     split : str
         Fingerprint of the split.
+    input : {"pixels", "local", "vectors"}
+        What the method gets: pixels of images, local descriptors of images, or
+        vectors.
+    spec : str
+        Class and parameters of a method of your own (`OwnMethod.spec`); empty for
+        the others.
     """
 
     database: str
@@ -126,6 +142,8 @@ class Unit:
     seed: int
     repetition: int
     split: str
+    input: str = "pixels"
+    spec: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,39 +152,63 @@ class Experiment:
 
     Attributes
     ----------
-    databases : dict of str to Database
+    databases : dict of str to Database or VectorDatabase
         The databases, by the name that results carry.
     sizes : tuple of int or None
-        Training images of each subject; None means the paper's for each database.
-    methods : tuple of str
-        Keys of `METHODS`.
+        Training samples of each subject; None means the paper's for each database.
+    methods : tuple of str or None
+        Keys of `METHODS` or `VECTOR_METHODS`. None means `METHODS` for images, and
+        both for vectors.
     repeats : int
         Number of repetitions; protocols that are not random have one.
     seed : int
         Seed of the splits.
     photometry : str
-        Method of `PhotometricNormaliser`, the same for all methods.
+        Method of `PhotometricNormaliser`, the same for all methods. Vectors can only
+        have "unit-norm" or "none".
     tune : bool
         Whether the rivals choose their parameters on the training set too.
     protocol : Protocol
-        How images are divided.
+        How samples are divided.
+    inputs : tuple of {"pixels", "local"}
+        What methods get of images. Methods that need images as such are left out
+        with "local" and with vectors.
+    own : tuple of OwnMethod
+        Methods of your own, the last rows of the tables.
     """
 
-    databases: Mapping[str, Database]
+    databases: Mapping[str, AnyDatabase]
     sizes: tuple[int, ...] | None = None
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] | None = None
     repeats: int = 30
     seed: int = 0
     photometry: Photometry = "unit-norm"
     tune: bool = False
     protocol: Protocol = field(default_factory=Protocol)
+    inputs: tuple[ImageInput, ...] = ("pixels",)
+    own: tuple[OwnMethod, ...] = ()
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.methods if name not in METHODS]
-        if unknown or not self.methods:
+        named = tuple(METHODS) if self.methods is None else self.methods
+        unknown = [name for name in named if name not in ALL_METHODS]
+        if unknown or not (named or self.own):
             raise ValueError(
                 f"{', '.join(map(repr, unknown)) or 'Nothing'} is not a method; "
-                f"choose from {', '.join(METHODS)}"
+                f"choose from {', '.join(ALL_METHODS)}"
+            )
+        names = [method.name for method in self.own]
+        if len(set(names)) < len(names):
+            raise MethodError(
+                f"Two methods have the same name: {', '.join(sorted(names))}"
+            )
+        for method in self.own:
+            # An error now is better than one in every unit.
+            method.make()
+        known = get_args(ImageInput)
+        if not self.inputs or not set(self.inputs) <= set(known):
+            raise ValueError(
+                f"inputs are chosen from {', '.join(known)}, got "
+                f"{', '.join(map(str, self.inputs)) or 'nothing'}"
             )
         if self.repeats < 1:
             raise ValueError(f"repeats must be at least 1, got {self.repeats}")
@@ -174,6 +216,68 @@ class Experiment:
             raise ValueError(f"seed must not be negative, got {self.seed}")
         if not self.databases:
             raise ValueError("An experiment needs at least one database")
+        for name, database in self.databases.items():
+            if database.image_shape is None and self.photometry not in _OF_VECTORS:
+                raise ValueError(
+                    f"{name} has vectors, which have no light to normalise: photometry "
+                    f"must be {' or '.join(_OF_VECTORS)}, got {self.photometry}"
+                )
+
+    def inputs_of(self, name: str) -> tuple[str, ...]:
+        """What methods get of a database.
+
+        Parameters
+        ----------
+        name : str
+            Name of the database.
+
+        Returns
+        -------
+        tuple of str
+            `inputs` for images, "vectors" for vectors.
+        """
+        if self.databases[name].image_shape is None:
+            return (VECTORS,)
+        return tuple(dict.fromkeys(self.inputs))
+
+    def methods_on(self, input: str) -> tuple[str, ...]:
+        """The methods of dualqml that run on an input.
+
+        Parameters
+        ----------
+        input : {"pixels", "local", "vectors"}
+            What the methods get.
+
+        Returns
+        -------
+        tuple of str
+            Keys of `METHODS` and `VECTOR_METHODS`.
+        """
+        left_out = self.left_out(input)
+        return tuple(name for name in self._wanted(input) if name not in left_out)
+
+    def left_out(self, input: str) -> tuple[str, ...]:
+        """The methods that were asked for, but need images as such.
+
+        Parameters
+        ----------
+        input : {"pixels", "local", "vectors"}
+            What the methods get.
+
+        Returns
+        -------
+        tuple of str
+            Keys of `METHODS`; none for pixels.
+        """
+        if input == "pixels":
+            return ()
+        wanted = self._wanted(input)
+        return tuple(name for name in wanted if ALL_METHODS[name].needs_images)
+
+    def _wanted(self, input: str) -> tuple[str, ...]:
+        if self.methods is not None:
+            return self.methods
+        return tuple(ALL_METHODS if input == VECTORS else METHODS)
 
     def training_sizes(self, name: str) -> tuple[int, ...]:
         """The requested training sizes that a database allows.
@@ -204,8 +308,9 @@ class Experiment:
         most = int(np.bincount(database.codes).max()) - 1
         possible = tuple(dict.fromkeys(m for m in wanted if 1 <= m <= most))
         if not possible:
+            noun = "vectors" if database.image_shape is None else "images"
             raise DatabaseError(
-                f"{name}: its subjects have at most {most + 1} images, so that m can "
+                f"{name}: its subjects have at most {most + 1} {noun}, so that m can "
                 f"be 1 to {most}; asked for were {', '.join(map(str, wanted))}"
             )
         return possible
@@ -246,27 +351,38 @@ class Experiment:
                 protocol=self.protocol.kind,
                 m=m,
                 method=method,
-                tuned=self.tune,
+                tuned=self.tune and not spec and _can_be_tuned(method),
                 photometry=self.photometry,
                 seed=self.seed,
                 repetition=repetition,
                 split=split.fingerprint,
+                input=input,
+                spec=spec,
             )
             for repetition in range(repeats)
             for name, database in self.databases.items()
             for m in self.training_sizes(name)
             for split in [self.protocol.split(database, m, self.seed, repetition)]
-            for method in self.methods
+            for input in self.inputs_of(name)
+            for method, spec in [
+                *((method, "") for method in self.methods_on(input)),
+                *((method.name, method.spec) for method in self.own),
+            ]
         )
 
 
-def fingerprint(database: Database) -> str:
-    """Sixteen hexadecimal digits that change with any pixel or label."""
+def fingerprint(database: AnyDatabase) -> str:
+    """Sixteen hexadecimal digits that change with any sample or label."""
     digest = hashlib.sha256()
-    for part in (database.images, database.codes):
+    for part in (database.samples, database.codes):
         digest.update(repr((part.shape, part.dtype.str)).encode())
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()[:16]
+
+
+def _can_be_tuned(name: str) -> bool:
+    method = ALL_METHODS[name]
+    return method.searches or bool(method.grid)
 
 
 def paper_name(database: str) -> str | None:

@@ -10,6 +10,7 @@ import io
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,22 +29,21 @@ from dualqml.experiments.labels import (
     common_label,
     database_label,
     listed,
+    sample_word,
     setting_label,
     size_label,
     variant_label,
     what_differs,
 )
 from dualqml.experiments.paper import ODDITIES
-from dualqml.experiments.results import Result, Results, Setting, row_of
+from dualqml.experiments.results import Result, Results, Setting
+from dualqml.experiments.summary import in_words, take_home, variants
 from dualqml.experiments.table_formats import Cell, Heading, Row, Table
 from dualqml.experiments.tables import (
-    Pair,
     comparison_table,
-    pairs,
     paper_tables,
-    time_setting,
+    time_settings,
     time_table,
-    verdict,
 )
 from dualqml.experiments.templates import render
 from dualqml.images.files import import_pillow
@@ -77,8 +77,11 @@ class _DatabaseFacts(NamedTuple):
 
     title: str
     n_images: Any
+    n_vectors: Any
+    n_features: Any
     n_subjects: Any
     n_copies: Any
+    left_out: tuple[str, ...]
     citation: str
     terms: str
     skipped: tuple[str, ...]
@@ -108,7 +111,8 @@ def write_report(
         The commands that repeat the run.
     facts : dict of str to dict, optional
         By the name of a database: its "title", "citation", "terms", numbers of
-        "subjects" and "images", the files that were "skipped", and the number of
+        "subjects" and "images", or of "vectors" and their "features", the files that
+        were "skipped", sentences on methods that were "left_out", and the number of
         subjects that are "copies". Each of them may be missing.
     faces : dict of str to ndarray of shape (n, height, width), optional
         By the name of a database: 8-bit images to show. The caller checks that the
@@ -209,9 +213,9 @@ def _summary(results: Results) -> str:
     """What came out, in sentences, database by database."""
     return render(
         "summary.html",
+        take_home=take_home(results),
         findings=[
-            (name, _in_words(results, settings))
-            for name, settings in _variants(results)
+            (name, in_words(results, settings)) for name, settings in variants(results)
         ],
         n_failed=len(results.failed),
         n_units=len(results.by_unit),
@@ -229,10 +233,11 @@ def _comparison(results: Results) -> str:
     table = comparison_table(results)
     if not table.rows:
         return ""
+    whose = "ours or yours" if results.own_rows else "ours"
     figures = _figures(
         (
-            "Mean difference in error between ours and the best rival of each setting, "
-            "with 95 % intervals. Left of zero ours is lower.",
+            f"Mean difference in error between {whose} and the best rival of each "
+            f"setting, with 95 % intervals. Left of zero {whose} is lower.",
             lambda: plots.paired_differences(results),
         )
     )
@@ -242,7 +247,7 @@ def _comparison(results: Results) -> str:
 def _databases(results: Results) -> str:
     """Pictures for each database."""
     groups = []
-    for name, settings in _variants(results):
+    for name, settings in variants(results):
         figures = _figures_of_variant(results, name, settings[0])
         if figures:
             groups.append((name, figures))
@@ -252,14 +257,15 @@ def _databases(results: Results) -> str:
 def _figures_of_variant(results: Results, name: str, first: Setting) -> list[Plot]:
     """The pictures of settings that differ in m only."""
     where = f"{name}, {size_label(first)}" if first.m else name
-    against = " against the number of training images" if first.m else ""
+    word = sample_word([first])
+    against = f" against the number of training {word}s" if first.m else ""
     return _figures(
         (
             f"{name}: mean error{against}; bars are one standard deviation.",
             lambda: plots.error_against_size(results, first.database, like=first),
         ),
         (
-            f"{where}: share of the test images whose subject is among the first "
+            f"{where}: share of the test {word}s whose subject is among the first "
             "of the list, over all repetitions.",
             lambda: plots.cmc(results, first),
         ),
@@ -273,14 +279,19 @@ def _figures_of_variant(results: Results, name: str, first: Setting) -> list[Plo
 
 def _times(results: Results, with_paper: bool) -> str:
     """Times to train and test: the table and the picture."""
-    setting = time_setting(results)
     table = time_table(results, with_paper=with_paper)
-    if setting is None or not table.rows:
+    if not table.rows:
         return ""
+    settings = time_settings(results)
+    differing = [name for name in what_differs(settings) if name == "input"]
     figures = _figures(
-        (
-            f"{setting_label(setting)}: mean error against the time to train.",
-            lambda: plots.time_against_error(results, setting),
+        *(
+            (
+                f"{setting_label(setting, differing)}: mean error against the time to "
+                "train, the choice of parameters included where there is one.",
+                partial(plots.time_against_error, results, setting),
+            )
+            for setting in settings
         )
     )
     return _tables([table], figures)
@@ -298,11 +309,12 @@ def _data(results: Results, facts: Mapping[str, Mapping[str, Any]]) -> str:
         splits[Setting.of(unit)][unit.repetition] = unit.split
         if result.status == "done":
             done[Setting.of(unit)].append(result)
+    word = sample_word(settings)
     sizes = _table(
-        "Subjects and images; " + common_label(settings),
+        f"Subjects and {word}s; " + common_label(settings),
         "Setting",
-        *("Subjects", "Training images", "Test images", "Subjects with fewer than m"),
-        "Splits",
+        *("Subjects", f"Training {word}s", f"Test {word}s"),
+        *("Subjects with fewer than m", "Splits"),
         rows=[
             (
                 setting_label(setting, differing),
@@ -409,7 +421,7 @@ def _failures(results: Results) -> str:
         return ""
     differing = what_differs(results.settings)
     groups = Counter(
-        (setting_label(Setting.of(r.unit), differing), row_of(r.unit), r.reason)
+        (setting_label(Setting.of(r.unit), differing), results.row_of(r.unit), r.reason)
         for r in results.failed
     )
     table = _table(
@@ -459,75 +471,6 @@ def _why_no_plots() -> str:
         return str(error)
 
 
-def _variants(results: Results) -> list[tuple[str, list[Setting]]]:
-    """Settings that differ in m only, each group with a name."""
-    found: dict[tuple[str, str], list[Setting]] = defaultdict(list)
-    for database in results.databases:
-        settings = [s for s in results.settings if s.database == database]
-        differing = what_differs(settings)
-        for setting in settings:
-            parts = [database_label(database), variant_label(setting, differing)]
-            parts += [] if setting.m else [size_label(setting)]
-            found[database, ", ".join(filter(None, parts))].append(setting)
-    return [(name, group) for (_, name), group in found.items()]
-
-
-def _in_words(results: Results, settings: Sequence[Setting]) -> str:
-    """The lowest errors, and how ours stand to the best rival, in sentences."""
-    lowest: dict[str, list[tuple[Setting, str]]] = defaultdict(list)
-    for setting in settings:
-        means = {
-            row: f"{found.mean():.2f}"
-            for row in results.rows
-            if (found := results.errors(setting, row)).size
-        }
-        if means:
-            best = min(means.values(), key=float)
-            rows = [row for row, mean in means.items() if mean == best]
-            lowest[listed(rows)].append((setting, best))
-    if not lowest:
-        return "No unit is finished."
-    said = [
-        f"{rows}{_at(setting for setting, _ in where)} "
-        f"({listed([mean for _, mean in where])} %)"
-        for rows, where in lowest.items()
-    ]
-    sentences = [f"Lowest mean error: {'; '.join(said)}."]
-    by_row: dict[str, list[Pair]] = defaultdict(list)
-    for pair in pairs(results):
-        if pair.setting in settings:
-            by_row[pair.row].append(pair)
-    # DualQML-W first.
-    for row, group in sorted(by_row.items(), reverse=True):
-        by_verdict: dict[str, list[Pair]] = defaultdict(list)
-        for pair in group:
-            by_verdict[verdict(pair.comparison)].append(pair)
-        rivals = listed(list(dict.fromkeys(pair.rival for pair in group)))
-        said = [
-            f"{word}{_at(pair.setting for pair in found)}{_by(word, found)}"
-            for word, found in by_verdict.items()
-        ]
-        sentences.append(f"{row} against the best rival, {rivals}: {'; '.join(said)}.")
-    return " ".join(sentences)
-
-
-def _at(settings: Iterable[Setting]) -> str:
-    """For example " at m = 2 and 4"; empty for splits without m."""
-    sizes = [str(setting.m) for setting in settings if setting.m]
-    # No line break between m and its value.
-    sign = "m\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
-    return f" at {sign}{listed(sizes)}" if sizes else ""
-
-
-def _by(word: str, found: Sequence[Pair]) -> str:
-    """For example " by 0.50 to 1.20 points"; empty if no difference was seen."""
-    gaps = [abs(p.comparison.difference) for p in found if p.comparison is not None]
-    if word not in ("lower", "higher"):
-        return ""
-    ends = dict.fromkeys([f"{min(gaps):.2f}", f"{max(gaps):.2f}"])
-    return f" by {' to '.join(ends)} points"
-
-
 def _database_facts(name: str, known: Mapping[str, Any]) -> _DatabaseFacts:
     """The facts on a database, ready to print; they were read from a file."""
 
@@ -537,8 +480,11 @@ def _database_facts(name: str, known: Mapping[str, Any]) -> _DatabaseFacts:
     return _DatabaseFacts(
         title=text("title") or database_label(name),
         n_images=known.get("images"),
+        n_vectors=known.get("vectors"),
+        n_features=known.get("features"),
         n_subjects=known.get("subjects"),
         n_copies=known.get("copies"),
+        left_out=tuple(printable(str(said)) for said in known.get("left_out") or ()),
         citation=text("citation"),
         terms=text("terms"),
         skipped=tuple(printable(str(file)) for file in known.get("skipped") or ()),

@@ -3,16 +3,17 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from dualqml._text import printable
 from dualqml.exceptions import StoreError
 from dualqml.experiments.protocol import Unit, in_paper_order
-from dualqml.extractors.methods import METHODS
+from dualqml.extractors.methods import ALL_METHODS
 
 #: Rows of the tables that are ours; all others are rivals.
 OURS = ("DualQML (max)", "DualQML", "DualQML-W")
@@ -23,13 +24,16 @@ TUNED = " (tuned)"
 #: Types of the fields of units and results, except those of numbers with decimals.
 _KINDS: Mapping[str, type] = {
     **dict.fromkeys(("database", "data", "protocol", "method", "photometry"), str),
-    **dict.fromkeys(("split", "reason", "finished"), str),
+    **dict.fromkeys(("split", "input", "spec", "reason", "finished"), str),
     **dict.fromkeys(("m", "seed", "repetition"), int),
     **dict.fromkeys(("n_subjects", "n_train", "n_test", "n_short"), int),
     "n_seeds": int,
     **dict.fromkeys(("parameters", "spectrum", "versions"), dict),
-    "tuned": bool,
+    **dict.fromkeys(("tuned", "searched"), bool),
 }
+
+#: Inputs in the order of the tables.
+_INPUT_ORDER = ("pixels", "local", "vectors")
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,11 @@ class Result:
         the list.
     fit_seconds, test_seconds : float
         CPU time of the whole training, and of all tests, with one BLAS thread.
+    searched : bool
+        Whether the training includes the choice of parameters on the training set.
+    refit_seconds : float
+        CPU time of the training with the chosen parameters fixed; NaN if none were
+        chosen, or if it was not measured.
     parameters : dict
         The parameters that were chosen on the training set, with the first seed.
     spectrum : dict
@@ -81,6 +90,8 @@ class Result:
     identified: tuple[float, ...] = ()
     fit_seconds: float = math.nan
     test_seconds: float = math.nan
+    searched: bool = False
+    refit_seconds: float = math.nan
     parameters: Mapping[str, Any] = field(default_factory=dict)
     spectrum: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -119,8 +130,17 @@ class Result:
         """
         values = dict(record)
         try:
-            unit = Unit(**{f.name: values.pop(f.name) for f in fields(Unit)})
-            for name in ("error", "fit_seconds", "test_seconds"):
+            # Stores of earlier versions lack the fields that have a default.
+            unit = Unit(
+                **{
+                    f.name: values.pop(f.name)
+                    for f in fields(Unit)
+                    if f.name in values or f.default is MISSING
+                }
+            )
+            values.setdefault("searched", bool(values.get("parameters")))
+            values.setdefault("refit_seconds", None)
+            for name in ("error", "fit_seconds", "test_seconds", "refit_seconds"):
                 value = values[name]
                 values[name] = math.nan if value is None else float(value)
             values["identified"] = tuple(float(k) for k in values["identified"])
@@ -157,6 +177,7 @@ class Setting(NamedTuple):
     seed: int
     data: str
     split: str = ""
+    input: str = "pixels"
 
     @classmethod
     def of(cls, unit: Unit) -> Self:
@@ -180,6 +201,7 @@ class Setting(NamedTuple):
             unit.seed,
             unit.data,
             "" if unit.protocol == "random" else unit.split,
+            unit.input,
         )
 
 
@@ -218,11 +240,15 @@ class Results:
 
     def __init__(self, results: Iterable[Result]) -> None:
         self.by_unit = {result.unit: result for result in results}
+        specs: dict[str, dict[str, None]] = {}
+        for unit in self.by_unit:
+            specs.setdefault(unit.method, {})[unit.spec] = None
+        self._specs = {name: list(found) for name, found in specs.items()}
         self._cells: dict[Setting, dict[str, dict[int, Result]]] = {}
         for result in self.by_unit.values():
             unit = result.unit
             rows = self._cells.setdefault(Setting.of(unit), {})
-            rows.setdefault(row_of(unit), {})[unit.repetition] = result
+            rows.setdefault(self.row_of(unit), {})[unit.repetition] = result
 
     @property
     def failed(self) -> list[Result]:
@@ -236,16 +262,44 @@ class Results:
 
     @property
     def settings(self) -> list[Setting]:
-        """All columns, by database and training size."""
+        """All columns, by database, input and training size."""
         order = self.databases
-        return sorted(self._cells, key=lambda s: (order.index(s.database), *s[1:]))
+        return sorted(
+            self._cells,
+            key=lambda s: (order.index(s.database), _input_place(s.input), *s[1:]),
+        )
 
     @property
     def rows(self) -> list[str]:
-        """All rows, in the paper's order, tuned ones after the plain ones."""
+        """All rows: the paper's order, then tuned ones, then methods of your own."""
         present = {row for cell in self._cells.values() for row in cell}
-        names = list(METHODS) + [name + TUNED for name in METHODS]
-        return [name for name in names if name in present]
+        names = list(ALL_METHODS) + [name + TUNED for name in ALL_METHODS]
+        known = [name for name in names if name in present]
+        return known + [row for row in self.own_rows if row not in known]
+
+    @property
+    def own_rows(self) -> dict[str, str]:
+        """By the rows of methods of your own, their classes and parameters."""
+        units = (unit for unit in self.by_unit if unit.spec)
+        return {self.row_of(unit): unit.spec for unit in units}
+
+    def row_of(self, unit: Unit) -> str:
+        """The row of the tables that a unit belongs to.
+
+        Parameters
+        ----------
+        unit : Unit
+            A unit of these results.
+
+        Returns
+        -------
+        str
+            Its method. Methods of your own that have the same name but other classes
+            or parameters are told apart by these.
+        """
+        if len(self._specs[unit.method]) > 1 and unit.spec:
+            return printable(f"{unit.method} [{unit.spec.partition(':')[2]}]")
+        return printable(unit.method) + (TUNED if unit.tuned else "")
 
     def runs(self, setting: Setting, row: str) -> list[Result]:
         """Finished repetitions of a row in a column, in order.
@@ -319,7 +373,7 @@ class Results:
             The row, if there is one.
         """
         return self.best_row(
-            setting, [row for row in self.rows if not row.startswith(OURS)]
+            setting, [row for row in self.rows if row.removesuffix(TUNED) not in OURS]
         )
 
     def compare(self, setting: Setting, row: str, rival: str) -> Comparison | None:
@@ -371,9 +425,9 @@ class Results:
         return np.asarray(counts.sum(axis=0) / sum(run.n_test for run in runs))
 
 
-def row_of(unit: Unit) -> str:
-    """The row of the tables that a unit belongs to."""
-    return unit.method + (TUNED if unit.tuned else "")
+def _input_place(name: str) -> int:
+    known = name in _INPUT_ORDER
+    return _INPUT_ORDER.index(name) if known else len(_INPUT_ORDER)
 
 
 def _without_nan(value: Any) -> Any:

@@ -5,12 +5,14 @@ Each result is written as soon as it is there, so that a run can be interrupted 
 resumed.
 """
 
+import math
 import multiprocessing
 import os
 import platform
 import signal
 import threading
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -28,13 +30,15 @@ from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from dualqml._typing import Array
-from dualqml.data import Database, Split
+from dualqml.data import AnyDatabase, Split
 from dualqml.evaluation import true_ranks
 from dualqml.exceptions import RunError
 from dualqml.experiments.protocol import Experiment, Protocol, Unit
 from dualqml.experiments.results import Result
 from dualqml.experiments.store import ResultStore
-from dualqml.extractors.methods import METHODS, make_trials
+from dualqml.extractors.methods import ALL_METHODS, make_trials, without_search
+from dualqml.extractors.own_methods import OwnMethod
+from dualqml.extractors.tuning import RankSearchCV
 from dualqml.images.photometry import PhotometricNormaliser
 
 #: Results count the identified test images up to this rank.
@@ -161,17 +165,19 @@ def run_experiment(
 
 
 class UnitRunner:
-    """Run units; the images of each database are normalised only once.
+    """Run units; the samples of each database are normalised only once.
 
     Parameters
     ----------
-    databases : dict of str to Database
+    databases : dict of str to Database or VectorDatabase
         The databases, by the names that units carry.
     protocol : Protocol
-        How the images are divided into training and test images.
+        How the samples are divided into training and test samples.
     """
 
-    def __init__(self, databases: Mapping[str, Database], protocol: Protocol) -> None:
+    def __init__(
+        self, databases: Mapping[str, AnyDatabase], protocol: Protocol
+    ) -> None:
         self.databases = databases
         self.protocol = protocol
         self._rows: dict[tuple[str, str], Array] = {}
@@ -191,9 +197,13 @@ class UnitRunner:
         """
         try:
             # The numbers must not depend on how many processes share the machine.
-            with threadpool_limits(1, user_api="blas"):
+            with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
+                # Few samples of many people are what all this is about.
+                for few in ("The number of unique classes", "Only one sample"):
+                    warnings.filterwarnings("ignore", message=few)
                 return self._run(unit)
-        except Exception as error:
+        # A method that is not ours may try to end the process.
+        except (Exception, SystemExit) as error:
             return Result(
                 unit=unit,
                 status="failed",
@@ -210,39 +220,59 @@ class UnitRunner:
                 "the split came out differently than planned: NumPy's generator or "
                 "the database changed while the experiment ran"
             )
-        trials = make_trials(
+        return _mean([self._trial(unit, split, model) for model in self._models(unit)])
+
+    def _models(self, unit: Unit) -> Sequence[Any]:
+        shape = self.databases[unit.database].image_shape
+        local = unit.input == "local"
+        if unit.spec:
+            method = OwnMethod.from_spec(unit.method, unit.spec)
+            return [method.make(local=local, image_shape=shape)]
+        return make_trials(
             unit.method,
             tune=unit.tuned,
-            image_shape=database.images.shape[1:],
+            preprocessing="local" if local else None,
+            image_shape=shape,
         )
-        return _mean([self._trial(unit, split, model) for model in trials])
 
     def _trial(self, unit: Unit, split: Split, model: Any) -> Result:
         X, labels = self._normalised(unit), self.databases[unit.database].labels
+        known, codes = np.unique(labels[split.train], return_inverse=True)
+        target: NDArray[Any] = labels[split.train]
+        truth: NDArray[Any] = labels[split.test]
+        if unit.spec:
+            # Numbers, because not every classifier takes names.
+            target, truth = codes, np.searchsorted(known, truth)
         start = time.process_time()
-        model.fit(X[split.train], labels[split.train])
+        model.fit(X[split.train], target)
         fitted = time.process_time()
-        predicted = model.predict(X[split.test])
+        predicted = np.asarray(model.predict(X[split.test]))
         tested = time.process_time()
-        scores = _class_scores(model.decision_function(X[split.test]))
-        truth = labels[split.test]
-        ranks = true_ranks(scores, np.searchsorted(model.classes_, truth))
-        last = min(_MAX_RANK, scores.shape[1])
-        counts = np.unique(labels[split.train], return_counts=True)[1]
+        if predicted.shape != truth.shape:
+            raise ValueError(
+                f"predict returned shape {predicted.shape} for {truth.size} samples"
+            )
+        right = predicted == truth
+        chosen = chosen_parameters(model)
+        counts = np.bincount(codes)
         return Result(
             unit=unit,
             status="done",
-            error=100.0 * float(np.mean(predicted != truth)),
+            error=100.0 * float(np.mean(~right)),
             n_subjects=counts.size,
             n_train=split.train.size,
             n_test=split.test.size,
             n_short=int((counts < unit.m).sum()),
-            identified=tuple(float((ranks <= k).sum()) for k in range(1, last + 1)),
+            identified=_identified(model, X[split.test], truth, right),
             fit_seconds=fitted - start,
             test_seconds=tested - fitted,
-            parameters=chosen_parameters(model),
-            spectrum=spectrum(model) if unit.repetition == 0 else {},
-            versions=versions(),
+            searched=bool(chosen),
+            refit_seconds=(
+                _refit_seconds(model, X[split.train], target) if chosen else math.nan
+            ),
+            parameters=chosen,
+            spectrum=spectrum(model) if unit.repetition == 0 and not unit.spec else {},
+            versions=_versions_of(unit),
             finished=_now(),
         )
 
@@ -252,7 +282,7 @@ class UnitRunner:
             database = self.databases[unit.database]
             light = PhotometricNormaliser(
                 method=unit.photometry,  # type: ignore[arg-type]
-                image_shape=database.images.shape[1:],
+                image_shape=database.image_shape,
             )
             self._rows[key] = light.fit_transform(database.rows)
         return self._rows[key]
@@ -263,8 +293,8 @@ def chosen_parameters(model: Any) -> dict[str, Any]:
 
     Parameters
     ----------
-    model : Pipeline or RankSearchCV
-        Made by `make_method` and fitted.
+    model : estimator
+        A fitted classifier.
 
     Returns
     -------
@@ -272,7 +302,7 @@ def chosen_parameters(model: Any) -> dict[str, Any]:
         Plain values by names without prefixes; "folds" too where lambda was chosen
         by cross-validation.
     """
-    if hasattr(model, "best_params_"):
+    if isinstance(model, RankSearchCV):
         return {
             name.rpartition("__")[2]: _plain(value)
             for name, value in model.best_params_.items()
@@ -332,10 +362,49 @@ def versions() -> dict[str, str]:
     return found
 
 
+def _versions_of(unit: Unit) -> dict[str, str]:
+    """The versions that a unit depends on."""
+    if not unit.spec:
+        return versions()
+    return versions() | OwnMethod.from_spec(unit.method, unit.spec).package_version()
+
+
+def _identified(
+    model: Any, X: Array, truth: NDArray[Any], right: NDArray[np.bool_]
+) -> tuple[float, ...]:
+    """How many samples have their class among the first 1, 2, ... of the list.
+
+    Without a score for each class only the first is known.
+    """
+    classes = getattr(model, "classes_", None)
+    # A classifier may have classes of its own, or score pairs of classes.
+    if classes is not None and np.isin(truth, classes).all():
+        for name in ("decision_function", "predict_proba"):
+            ask = getattr(model, name, None)
+            scores = None if ask is None else _class_scores(np.asarray(ask(X)))
+            if scores is not None and scores.shape == (len(X), len(classes)):
+                ranks = true_ranks(scores, np.searchsorted(classes, truth))
+                last = min(_MAX_RANK, len(classes))
+                return tuple(float((ranks <= k).sum()) for k in range(1, last + 1))
+    return (float(right.sum()),)
+
+
+def _refit_seconds(model: Any, X: Array, target: NDArray[Any]) -> float:
+    """CPU time of a training with the chosen parameters; NaN if it is not known how."""
+    fixed = without_search(model)
+    if fixed is None:
+        return math.nan
+    start = time.process_time()
+    fixed.fit(X, target)
+    return time.process_time() - start
+
+
 def _has_all_seeds(result: Result) -> bool:
     """Whether a result is a mean over as many seeds as the method asks for."""
-    n_seeds = METHODS[result.unit.method].n_seeds
-    return result.status == "failed" or result.n_seeds == n_seeds
+    if result.status == "failed" or result.unit.spec:
+        return True
+    n_seeds = ALL_METHODS[result.unit.method].n_seeds
+    return result.n_seeds == n_seeds
 
 
 def _run_in_turn(
@@ -407,7 +476,7 @@ def _interrupts_held() -> Iterator[None]:
 _worker_runner: UnitRunner | None = None
 
 
-def _start_worker(databases: Mapping[str, Database], protocol: Protocol) -> None:
+def _start_worker(databases: Mapping[str, AnyDatabase], protocol: Protocol) -> None:
     """Set up a worker process. It ends when its parent ends or is killed."""
     global _worker_runner
     # Ctrl-C reaches all processes of a terminal; the parent decides what to do.
@@ -429,19 +498,23 @@ def _run_in_worker(unit: Unit) -> Result:
     return _worker_runner.run(unit)
 
 
+#: What units have in common that take about the same time.
+_Kind = tuple[str, int, str, str]
+
+
 class _TimeEstimate:
     """Estimate the remaining time from the times of units of the same kind."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
-        self._left: dict[tuple[str, int, str], int] = defaultdict(int)
+        self._left: dict[_Kind, int] = defaultdict(int)
         for unit in units:
             self._left[self._kind(unit)] += 1
-        self._taken: dict[tuple[str, int, str], list[float]] = defaultdict(list)
+        self._taken: dict[_Kind, list[float]] = defaultdict(list)
         self._start = time.monotonic()
 
     @staticmethod
-    def _kind(unit: Unit) -> tuple[str, int, str]:
-        return unit.database, unit.m, unit.method
+    def _kind(unit: Unit) -> _Kind:
+        return unit.database, unit.m, unit.input, unit.method
 
     def add(self, result: Result) -> None:
         kind = self._kind(result.unit)
@@ -449,6 +522,8 @@ class _TimeEstimate:
         if result.status == "done":
             # Test images are scored twice: for the decisions and for the ranks.
             seconds = result.fit_seconds + 2.0 * result.test_seconds
+            if not math.isnan(result.refit_seconds):
+                seconds += result.refit_seconds
             self._taken[kind].append(result.n_seeds * seconds)
 
     def remaining(self) -> float | None:
@@ -475,6 +550,7 @@ def _mean(trials: Sequence[Result]) -> Result:
         identified=tuple(np.mean([t.identified for t in trials], axis=0).tolist()),
         fit_seconds=float(np.mean([trial.fit_seconds for trial in trials])),
         test_seconds=float(np.mean([trial.test_seconds for trial in trials])),
+        refit_seconds=float(np.mean([trial.refit_seconds for trial in trials])),
     )
 
 
@@ -484,7 +560,14 @@ def _class_scores(scores: NDArray[np.float64]) -> Array:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    """A value that JSON can hold; text for anything that it cannot."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return (
+        value if value is None or isinstance(value, int | float | str) else str(value)
+    )
 
 
 def _now() -> str:

@@ -10,10 +10,13 @@ import numpy as np
 
 from dualqml._text import printable
 from dualqml.experiments.labels import (
+    RECORD_KEY,
     common_label,
     database_label,
+    input_label,
     listed,
     record_key,
+    sample_word,
     setting_label,
     size_label,
     variant_label,
@@ -26,7 +29,13 @@ from dualqml.experiments.paper import (
     paper_times,
 )
 from dualqml.experiments.protocol import paper_name
-from dualqml.experiments.results import TUNED, Comparison, Results, Setting, row_of
+from dualqml.experiments.results import (
+    TUNED,
+    Comparison,
+    Result,
+    Results,
+    Setting,
+)
 from dualqml.experiments.table_formats import (
     MISSING,
     Cell,
@@ -38,6 +47,7 @@ from dualqml.experiments.table_formats import (
     to_latex,
     to_markdown,
 )
+from dualqml.extractors.methods import ALL_METHODS
 
 __all__ = [
     "Table",
@@ -45,7 +55,7 @@ __all__ = [
     "error_csv",
     "error_table",
     "paper_tables",
-    "time_setting",
+    "time_settings",
     "time_table",
     "to_csv",
     "to_html",
@@ -63,7 +73,7 @@ _NO_INTERVAL_NOTE = (
 
 
 class Pair(NamedTuple):
-    """A row of ours and the best rival, in one setting."""
+    """A row of ours, or of your own, and its best rival, in one setting."""
 
     setting: Setting
     row: str
@@ -91,8 +101,8 @@ def error_table(
     Returns
     -------
     Table
-        Methods in rows, databases and training sizes in columns. Settings that
-        differ in something else have their own columns, which say so.
+        Methods in rows; databases, inputs and training sizes in columns. Settings
+        that differ in something else have their own columns, which say so.
 
     Examples
     --------
@@ -169,7 +179,7 @@ def paper_tables(results: Results, *, with_paper: bool = False) -> list[Table]:
 
 
 def comparison_table(results: Results) -> Table:
-    """DualQML and DualQML-W compared with the best rival.
+    """DualQML, DualQML-W and methods of your own compared with the best rival.
 
     Parameters
     ----------
@@ -179,9 +189,9 @@ def comparison_table(results: Results) -> Table:
     Returns
     -------
     Table
-        A row for each setting and each row of ours: the rival with the lowest mean
-        error, both errors, the mean paired difference, its 95 % interval and a
-        verdict.
+        A row for each setting and each row of ours or yours: the rival with the lowest
+        mean error, both errors, the mean paired difference, its 95 % interval and a
+        verdict. To a method of your own all other rows are rivals.
     """
     differing = what_differs(results.settings)
     rows, records, without = [], [], list[str]()
@@ -210,28 +220,33 @@ def comparison_table(results: Results) -> Table:
             + (found.n_splits, found.difference, found.low, found.high)
             + (verdict(gap), setting.seed, setting.data)
         )
+    yours = bool(results.own_rows)
     headings = (
-        *("Best rival", "its error, %", "Ours", "its error, %"),
-        *("Difference, points", "95 % interval", "Splits", "Verdict"),
+        *("Best rival", "its error, %", "Method" if yours else "Ours", "its error, %"),
+        *("Difference", "95 % interval", "Splits", "Verdict"),
     )
     return Table(
-        title=f"Ours against the best rival; {common_label(results.settings)}".rstrip(
-            "; "
-        ),
+        title=(
+            f"{'Ours and yours' if yours else 'Ours'} against the best rival; "
+            f"{common_label(results.settings)}"
+        ).rstrip("; "),
         corner="Setting",
         header=(tuple(map(Heading, headings)),),
         rows=tuple(rows),
         align="llrlrrrrl",
         notes=(
-            "Difference: our error minus the rival's, mean over the splits that both "
-            "have. Negative: ours is better.",
+            f"Difference: {'the' if yours else 'our'} error minus the rival's in "
+            "percentage points, mean over the splits that both have. Negative: "
+            f"{'the method' if yours else 'ours'} is better.",
             "The interval is Student's t on paired differences, over random splits of "
-            "one database, which share images. It says nothing about other people.",
+            f"one database, which share {sample_word(results.settings)}s. It says "
+            "nothing about other people.",
             "The rival is the one with the lowest mean error on the same splits.",
+            *(["To a method of your own all other rows are rivals."] * yours),
             *without,
         ),
         columns=(
-            *("database", "m", "protocol", "photometry", "method", "tuned", "error"),
+            *(*RECORD_KEY, "error"),
             *("rival", "rival_error", "splits", "difference", "low", "high"),
             *("verdict", "seed", "data"),
         ),
@@ -239,11 +254,17 @@ def comparison_table(results: Results) -> Table:
     )
 
 
-def time_setting(results: Results) -> Setting | None:
-    """The setting whose times are shown: the paper's, AR with m = 2, or the first."""
+def time_settings(results: Results) -> list[Setting]:
+    """The settings whose times are shown: AR with m = 2, as in the paper, or the first.
+
+    Settings that differ from it only in the input follow.
+    """
     settings = results.settings
     wanted = [s for s in settings if paper_name(s.database) == "AR" and s.m == 2]
-    return next(iter(wanted or settings), None)
+    first = next(iter(wanted or settings), None)
+    if first is None:
+        return []
+    return [s for s in settings if s._replace(input=first.input) == first]
 
 
 def time_table(results: Results, *, with_paper: bool = False) -> Table:
@@ -260,48 +281,66 @@ def time_table(results: Results, *, with_paper: bool = False) -> Table:
     -------
     Table
         Medians over the repetitions for AR with m = 2, or for the first setting
-        if it was not run.
+        if it was not run, on every input. Training has two columns: with the choice
+        of parameters on the training set, and with the parameters fixed.
     """
-    setting = time_setting(results)
+    settings = time_settings(results)
     theirs = {time.method: time for time in paper_times()} if with_paper else {}
     rows, records = [], []
-    for row in [] if setting is None else _rows(results, [setting]):
-        assert setting is not None
-        runs = results.runs(setting, row)
-        if not runs:
-            continue
-        fit = float(np.median([run.fit_seconds for run in runs]))
-        test = float(
-            np.median([1e3 * run.test_seconds / max(run.n_test, 1) for run in runs])
-        )
+    for row in _rows(results, settings):
         paper = theirs.get(row)
         paper_test = 1e3 * paper.test_seconds_per_image if paper else None
-        times = (fit, test)
         printed = (paper.train_seconds, paper_test) if paper else (None, None)
-        shown = times + printed if with_paper else times
-        rows.append(Row(row, tuple(Cell(_time(time)) for time in shown)))
-        records.append(
-            (*record_key(setting, row), len(runs), *times, *printed)
-            + (setting.seed, setting.data)
+        shown: list[float | None] = []
+        for setting in settings:
+            runs = results.runs(setting, row)
+            times = _times(runs)
+            shown += times
+            if runs:
+                records.append(
+                    (*record_key(setting, row), len(runs), *times, *printed)
+                    + (setting.seed, setting.data)
+                )
+        if any(time is not None for time in shown):
+            shown += printed if with_paper else ()
+            rows.append(Row(row, tuple(Cell(_time(time)) for time in shown)))
+    first = settings[0] if settings else None
+    inputs = [input_label(s) if len(settings) > 1 else "This run" for s in settings]
+    word = sample_word(settings) if settings else "image"
+    test = Heading(f"test, ms per {word}")
+    own = [Heading("training with choice, s"), Heading("training fixed, s"), test]
+    top = [Heading(text, 3) for text in inputs or ["This run"]]
+    top += [Heading("Paper, AR, m = 2", 2)] * with_paper
+    below = own * max(len(settings), 1) + [Heading("training, s"), test] * with_paper
+    notes = [
+        "Medians over the repetitions: CPU time with one BLAS thread.",
+        "With choice: the whole training of a method that chooses parameters on the "
+        "training set, the choice included. Fixed: one training with given parameters. "
+        "These are the chosen ones, trained again, or the defaults where nothing is "
+        "chosen.",
+    ]
+    if any(setting.input == "local" for setting in settings):
+        notes.append(
+            "Times on local descriptors include the computation of the descriptors."
         )
-    where = "no results" if setting is None else setting_label(setting)
-    top = [Heading("This run", 2)] + [Heading("Paper, AR, m = 2", 2)] * with_paper
-    below = [Heading("training, s"), Heading("test, ms per image")] * len(top)
-    notes = ["Medians over the repetitions: CPU time with one BLAS thread."]
-    notes += _seed_notes(results, [setting] if setting else [], results.rows)
+    notes += _seed_notes(results, settings, results.rows)
     if with_paper:
         notes.append("The paper's: MATLAB on one core of a 2.4 GHz Xeon E5620.")
-    said = ", ".join(filter(None, [where, common_label([setting] if setting else [])]))
+    where = "no results" if first is None else setting_label(first)
+    said = ", ".join(filter(None, [where, common_label(settings)]))
     return Table(
-        title=f"{'Table 5. ' if with_paper else ''}Times: {said}",
+        title=(
+            f"{'Table 5. ' if with_paper else ''}Times, with and without the choice of "
+            f"parameters: {said}"
+        ),
         corner="Method",
         header=(tuple(top), tuple(below)),
         rows=tuple(rows),
         align="l" + "r" * len(below),
         notes=tuple(notes),
         columns=(
-            *("database", "m", "protocol", "photometry", "method", "tuned"),
-            *("repeats", "fit_seconds", "test_milliseconds_per_image"),
+            *(*RECORD_KEY, "repeats", "fit_with_choice_seconds", "fit_fixed_seconds"),
+            "test_milliseconds_per_image",
             *("paper_fit_seconds", "paper_test_milliseconds_per_image"),
             *("seed", "data"),
         ),
@@ -309,19 +348,45 @@ def time_table(results: Results, *, with_paper: bool = False) -> Table:
     )
 
 
+def _times(
+    runs: Sequence[Result],
+) -> tuple[float | None, float | None, float | None]:
+    """Training with the choice and without it, and test in milliseconds."""
+    if not runs:
+        return None, None, None
+    searched = any(run.searched for run in runs)
+    whole = _median([run.fit_seconds for run in runs])
+    fixed = _median([run.refit_seconds for run in runs]) if searched else whole
+    test = _median([1e3 * run.test_seconds / max(run.n_test, 1) for run in runs])
+    return whole if searched else None, fixed, test
+
+
+def _median(values: Sequence[float]) -> float | None:
+    """The median of the values that are known."""
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.median(known)) if known else None
+
+
 def pairs(results: Results) -> list[Pair]:
-    """All rows of ours with the best rival of their setting."""
-    return [
-        Pair(setting, row, rival, results.compare(setting, row, rival))
-        for setting in results.settings
-        if (rival := results.best_rival(setting)) is not None
-        for row in our_rows(results)
-        if results.runs(setting, row)
-    ]
+    """All rows of ours and yours with the best rival of their setting."""
+    ours, yours = our_rows(results), results.own_rows
+    found = []
+    for setting in results.settings:
+        for row in [*ours, *yours]:
+            others = [other for other in results.rows if other != row]
+            rival = (
+                results.best_row(setting, others)
+                if row in yours
+                else results.best_rival(setting)
+            )
+            if rival is not None and results.runs(setting, row):
+                compared = results.compare(setting, row, rival)
+                found.append(Pair(setting, row, rival, compared))
+    return found
 
 
 def our_rows(results: Results) -> list[str]:
-    """The rows that are compared with rivals: DualQML and DualQML-W, also tuned."""
+    """The rows of ours that are compared with rivals: DualQML and DualQML-W."""
     compared = {"DualQML", "DualQML-W"}
     return [row for row in results.rows if row.removesuffix(TUNED) in compared]
 
@@ -399,7 +464,7 @@ def _error_table(
         align="l" + "r" * len(settings),
         notes=_notes(results, settings, rows, with_paper),
         columns=(
-            *("table", "database", "m", "protocol", "photometry", "method", "tuned"),
+            *("table", *RECORD_KEY),
             *("repeats", "mean", "std", "paper_mean", "paper_std"),
             # Not in the printed table, but lines may differ in these fields only.
             *("seed", "data"),
@@ -411,12 +476,15 @@ def _error_table(
 def _rows(results: Results, settings: Sequence[Setting]) -> list[str]:
     """Rows with a result, or a failure, in one of the settings."""
     chosen = set(settings)
-    present = {row_of(unit) for unit in results.by_unit if Setting.of(unit) in chosen}
+    units = (unit for unit in results.by_unit if Setting.of(unit) in chosen)
+    present = {results.row_of(unit) for unit in units}
     return [row for row in results.rows if row in present]
 
 
 def _header(settings: Sequence[Setting]) -> tuple[tuple[Heading, ...], ...]:
     differing = what_differs(settings)
+    # The input has a line of its own in the header.
+    others = [name for name in differing if name != "input"]
 
     def spans(
         level: Callable[[Setting], Hashable], text: Callable[[Setting], str]
@@ -426,10 +494,12 @@ def _header(settings: Sequence[Setting]) -> tuple[tuple[Heading, ...], ...]:
 
     header: tuple[tuple[Heading, ...], ...] = (
         spans(lambda s: s.database, lambda s: database_label(s.database)),
-        spans(lambda s: (s.database, size_label(s)), size_label),
     )
-    if differing:
-        header += (spans(lambda s: s, lambda s: variant_label(s, differing)),)
+    if "input" in differing:
+        header += (spans(lambda s: (s.database, s.input), input_label),)
+    header += (spans(lambda s: (s.database, s.input, size_label(s)), size_label),)
+    if others:
+        header += (spans(lambda s: s, lambda s: variant_label(s, others)),)
     return header
 
 
@@ -450,6 +520,12 @@ def _notes(
     if paper and any(_paper_cell(s, row) for s in settings for row in rows):
         notes.append("In parentheses: what the paper printed.")
     notes += _seed_notes(results, settings, rows)
+    notes += [
+        f"{row}: {printable(spec)}"
+        for row, spec in results.own_rows.items()
+        if row in rows
+    ]
+    notes += _image_notes(settings, rows)
     totals = {setting: _n_repeats(results, setting) for setting in settings}
     if len(set(totals.values())) > 1:
         said = [f"{n} for {setting_label(s, differing)}" for s, n in totals.items()]
@@ -465,7 +541,7 @@ def _notes(
             )
         failed = [r for r in results.failed if Setting.of(r.unit) == setting]
         if failed:
-            by_row = Counter(row_of(result.unit) for result in failed)
+            by_row = Counter(results.row_of(result.unit) for result in failed)
             said = [f"{row} {n}" for row, n in by_row.items()]
             notes.append(
                 f"{label}: {len(failed)} failed ({', '.join(said)}). First reason: "
@@ -490,6 +566,22 @@ def _seed_notes(
     ]
 
 
+def _image_notes(settings: Sequence[Setting], rows: Sequence[str]) -> list[str]:
+    """Rows that are empty on some inputs because the methods need images."""
+    inputs = {s.input: input_label(s) for s in settings if s.input != "pixels"}
+    need = [
+        row
+        for row in rows
+        if (method := ALL_METHODS.get(row.removesuffix(TUNED))) and method.needs_images
+    ]
+    if not inputs or not need:
+        return []
+    return [
+        f"{listed(need)}: left out on {listed(list(inputs.values()))}, because "
+        "they need images as such."
+    ]
+
+
 def _n_repeats(results: Results, setting: Setting) -> int:
     """Repetitions that at least one row has finished."""
     runs = (run for row in results.rows for run in results.runs(setting, row))
@@ -503,8 +595,8 @@ def _table_number(database: str) -> int | None:
 
 def _paper_cell(setting: Setting, row: str) -> PaperResult | None:
     name = paper_name(setting.database)
-    # The paper's splits are random; it has no tuned rows and no DualQML-W.
-    if name is None or setting.protocol != "random":
+    # The paper has random splits of pixels, no tuned rows and no DualQML-W.
+    if name is None or (setting.protocol, setting.input) != ("random", "pixels"):
         return None
     try:
         return paper_cell(name, setting.m, row)

@@ -13,7 +13,7 @@ from dualqml.extractors.lda import Fisherfaces
 from dualqml.extractors.lpp import LPP
 from dualqml.extractors.mfa import MFA
 from dualqml.extractors.mle import MLE
-from dualqml.extractors.nearest import NearestSample
+from dualqml.extractors.nearest import NearestMean, NearestSample
 from dualqml.extractors.within_metric import WithinMetric
 from dualqml.images.descriptors import LocalDescriptors
 
@@ -34,6 +34,7 @@ __all__ = [
     "Fisherfaces",
     "KernelLDA",
     "LocalDescriptors",
+    "NearestMean",
     "NearestSample",
     "WithinMetric",
 ]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The twelve methods of the paper's tables and DualQML-W, each as a pipeline.
+"""The methods of the tables, each as a pipeline.
 
-This module defines each method: its preprocessing, its feature extractor, its decision
-rule, and the parameters that are tried if it is tuned.
+`METHODS` are the paper's twelve rows and DualQML-W. `VECTOR_METHODS` are the usual
+classifiers of vectors, with which a method for embeddings has to be compared. Each
+method is defined by its preprocessing, its feature extractor, its decision rule, and
+the parameters that are tried if it is tuned.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +12,17 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.svm import LinearSVC
 
 from dualqml.extractors.apca import APCA
 from dualqml.extractors.cfa import CFA
-from dualqml.extractors.dual_qml import DualQMLClassifierCV
-from dualqml.extractors.dual_qml_w import DualQMLWCV
+from dualqml.extractors.dual_qml import DualQMLClassifier, DualQMLClassifierCV
+from dualqml.extractors.dual_qml_w import DualQMLW, DualQMLWCV
 from dualqml.extractors.ere import ERE
 from dualqml.extractors.erkda import ERKDA
 from dualqml.extractors.gtda import GTDA
@@ -25,7 +30,7 @@ from dualqml.extractors.klda import KernelLDA
 from dualqml.extractors.lda import Fisherfaces
 from dualqml.extractors.mfa import MFA
 from dualqml.extractors.mle import MLE
-from dualqml.extractors.nearest import Metric, NearestSample
+from dualqml.extractors.nearest import Metric, NearestMean, NearestSample
 from dualqml.extractors.tuning import RankSearchCV
 from dualqml.images.descriptors import LocalDescriptors
 from dualqml.images.shapes import SizeLike
@@ -54,15 +59,23 @@ class Method:
     parameters : dict
         Parameters that differ from the defaults of that class.
     metric : {"cosine", "euclidean"} or None
-        Metric of the nearest training sample, which decides; None if the estimator
-        is a classifier. For APCA the Euclidean distance of whitened features is the
-        Mahalanobis distance.
+        Metric of the nearest training sample or mean, which decides; None if the
+        estimator is a classifier. For APCA the Euclidean distance of whitened features
+        is the Mahalanobis distance.
+    rule : callable
+        Class of the classifier that follows an extractor, given the metric.
     preprocessing : {"none", "unit-norm", "centred-unit-norm", "local"}
         Preprocessing of the images.
     grid : dict
         Values to try for each parameter if the method is tuned. The values of the
-        method without tuning come first. An estimator that is a classifier does its
-        own cross-validation, and gets these values as parameters.
+        method without tuning come first. An estimator that searches itself gets these
+        values as parameters.
+    searches : bool
+        Whether the estimator itself chooses parameters on the training set, with
+        tuning and without.
+    needs_images : bool
+        Whether the method learns from images as such, and cannot take vectors or
+        local descriptors.
     n_seeds : int
         Number of seeds over which the tables average its errors: more than one if
         the errors differ much between seeds. See `make_trials`.
@@ -71,8 +84,11 @@ class Method:
     estimator: Callable[..., BaseEstimator]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metric: Metric | None = "cosine"
+    rule: Callable[..., BaseEstimator] = NearestSample
     preprocessing: Preprocessing = "none"
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    searches: bool = False
+    needs_images: bool = False
     n_seeds: int = 1
 
 
@@ -84,6 +100,7 @@ def _dual_qml(rule: str) -> Method:
         # A quadratic form has no linear term, so the origin of the data matters.
         preprocessing="centred-unit-norm",
         grid={"lams": TUNED_LAMS},
+        searches=True,
     )
 
 
@@ -100,12 +117,18 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "MFA": Method(MFA, grid={"shrinkage": _SHRINKAGE, "tangents": _TANGENTS}),
         "CFA-OTF": Method(
-            CFA, {"filter": "otf"}, grid={"alpha": (None, 0.0, 0.3, 0.6, 0.98)}
+            CFA,
+            {"filter": "otf"},
+            grid={"alpha": (None, 0.0, 0.3, 0.6, 0.98)},
+            needs_images=True,
         ),
         "CFA-OEOTF": Method(
-            CFA, {"filter": "oeotf"}, grid={"alpha": (None, 0.5, 0.9, 0.97, 0.999)}
+            CFA,
+            {"filter": "oeotf"},
+            grid={"alpha": (None, 0.5, 0.9, 0.97, 0.999)},
+            needs_images=True,
         ),
-        "GTDA": Method(GTDA, grid={"shrinkage": _SHRINKAGE}),
+        "GTDA": Method(GTDA, grid={"shrinkage": _SHRINKAGE}, needs_images=True),
         # Errors hardly depend on mu, so there is a third weight of the motions instead.
         "ERE": Method(ERE, grid={"mu": (1.0, 3.0), "tangents": (0.0, 0.1, 0.3)}),
         "K-LDA": Method(
@@ -117,17 +140,66 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             },
         ),
         # Its errors depend on the samples that patches start from, by several points.
-        "MLE": Method(MLE, grid={"energy": (0.98, 0.95, 0.9)}, n_seeds=5),
+        "MLE": Method(
+            MLE, grid={"energy": (0.98, 0.95, 0.9)}, needs_images=True, n_seeds=5
+        ),
         "ER-KDA": Method(
             ERKDA, grid={"width": (4.0, 1.0, 16.0), "tangents": _TANGENTS}
         ),
         "DualQML (max)": _dual_qml("max"),
         "DualQML": _dual_qml("cosine"),
         "DualQML-W": Method(
-            DualQMLWCV, {"descriptor": None}, metric=None, preprocessing="unit-norm"
+            DualQMLWCV,
+            # The input is that of the other methods of a table.
+            {"descriptor": None},
+            metric=None,
+            preprocessing="unit-norm",
+            searches=True,
         ),
     }
 )
+
+#: The usual classifiers of vectors. They run on images too.
+VECTOR_METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "NN-cosine": Method(NearestSample, metric=None),
+        "Mean-cosine": Method(NearestMean, metric=None),
+        "Linear-SVM": Method(
+            LinearSVC,
+            {"C": 10.0},
+            metric=None,
+            preprocessing="centred-unit-norm",
+            grid={"C": (10.0, 0.1, 1.0, 100.0)},
+        ),
+        "Logistic": Method(
+            LogisticRegression,
+            {"C": 100.0, "max_iter": 1000},
+            metric=None,
+            preprocessing="centred-unit-norm",
+            grid={"C": (100.0, 1.0, 10.0, 1000.0)},
+        ),
+        # The nearest mean of its features is what LDA itself decides with equal priors,
+        # if there are more classes than features. Unlike LDA it also takes a gallery
+        # with one sample of each class, on which tuned methods are judged.
+        "LDA-shrunk": Method(
+            LinearDiscriminantAnalysis,
+            {"solver": "eigen", "shrinkage": 0.5},
+            metric="euclidean",
+            rule=NearestMean,
+            preprocessing="unit-norm",
+            grid={"shrinkage": (0.5, 0.1, 0.9)},
+        ),
+    }
+)
+
+#: All methods that are known by name.
+ALL_METHODS: Mapping[str, Method] = MappingProxyType({**METHODS, **VECTOR_METHODS})
+
+#: Estimators that choose parameters, and those that take them.
+_WITHOUT_SEARCH: Mapping[type, type[BaseEstimator]] = {
+    DualQMLClassifierCV: DualQMLClassifier,
+    DualQMLWCV: DualQMLW,
+}
 
 
 def make_method(
@@ -138,12 +210,12 @@ def make_method(
     image_shape: SizeLike | None = None,
     **overrides: Any,
 ) -> Pipeline | RankSearchCV:
-    """Make a method of the paper's tables as a scikit-learn pipeline.
+    """Make a method of the tables as a scikit-learn pipeline.
 
     Parameters
     ----------
     name : str
-        A key of `METHODS`.
+        A key of `METHODS` or of `VECTOR_METHODS`.
     tune : bool, default=False
         Whether to choose parameters on the training set: by the ranks of the true
         classes over the grid of the method, or for DualQML by its own
@@ -152,8 +224,9 @@ def make_method(
     preprocessing : {"none", "unit-norm", "centred-unit-norm", "local"}, optional
         Preprocessing of the images; None means that of the method. Use the same for
         all methods of a table. "local" replaces images by their
-        :class:`~dualqml.images.LocalDescriptors`. Then methods cannot use motions of
-        images, except DualQML-W, which computes how motions change the descriptors.
+        :class:`~dualqml.images.LocalDescriptors`, which are centred if the method
+        centres images. Then methods cannot use motions of images, except DualQML-W,
+        which computes how motions change the descriptors.
     image_shape : tuple of int, optional
         Height and width of the images in the rows. None means square images of at
         least 8 x 8 pixels for methods that need images. For DualQML-W it means that
@@ -167,7 +240,7 @@ def make_method(
     Pipeline or RankSearchCV
         The model, not fitted, with `fit`, `predict` and `score`. With `tune` it is a
         search over pipelines, except for DualQML and DualQML-W, which search
-        themselves.
+        themselves, and for methods that have nothing to choose.
 
     Examples
     --------
@@ -183,9 +256,11 @@ def make_method(
     >>> tuned.best_params_
     {'extract__shrinkage': 1.0}
     """
-    if name not in METHODS:
-        raise ValueError(f"{name!r} is not a method; choose from {', '.join(METHODS)}")
-    method = METHODS[name]
+    if name not in ALL_METHODS:
+        raise ValueError(
+            f"{name!r} is not a method; choose from {', '.join(ALL_METHODS)}"
+        )
+    method = ALL_METHODS[name]
     estimator = method.estimator(**method.parameters)
     known = estimator.get_params(deep=False)
     unknown = sorted(set(overrides) - set(known))
@@ -207,13 +282,14 @@ def make_method(
         image_shape = None
     if image_shape is not None and "image_shape" in known:
         overrides["image_shape"] = image_shape
-    if tune and method.metric is None:
+    if tune and method.searches:
         overrides |= grid
     # Tables can be repeated: the default seed is 0.
     if "random_state" in known:
         overrides.setdefault("random_state", 0)
     estimator.set_params(**overrides)
-    if chosen == "centred-unit-norm":
+    centred = "centred-unit-norm"
+    if chosen == centred or (chosen == "local" and method.preprocessing == centred):
         steps.append(("centre", StandardScaler(with_std=False)))
     if chosen != "none" and "descriptor" not in overrides:
         steps.append(("normalise", Normalizer()))
@@ -221,10 +297,11 @@ def make_method(
         steps.append(("classify", estimator))
     else:
         steps.append(("extract", estimator))
-        steps.append(("classify", NearestSample(metric=method.metric)))
+        steps.append(("classify", method.rule(metric=method.metric)))
     model = Pipeline(steps)
-    if tune and method.metric is not None:
-        named = {f"extract__{key}": list(values) for key, values in grid.items()}
+    if tune and method.grid and not method.searches:
+        step = "classify" if method.metric is None else "extract"
+        named = {f"{step}__{key}": list(values) for key, values in grid.items()}
         return RankSearchCV(model, named, random_state=0)
     return model
 
@@ -235,7 +312,7 @@ def make_trials(name: str, **options: Any) -> list[Pipeline | RankSearchCV]:
     Parameters
     ----------
     name : str
-        A key of `METHODS`.
+        A key of `METHODS` or of `VECTOR_METHODS`.
     **options : dict
         Options of `make_method`.
 
@@ -252,7 +329,52 @@ def make_trials(name: str, **options: Any) -> list[Pipeline | RankSearchCV]:
     >>> [model["extract"].random_state for model in make_trials("MLE")]
     [0, 1, 2, 3, 4]
     """
-    if name not in METHODS or METHODS[name].n_seeds == 1:
+    if name not in ALL_METHODS or ALL_METHODS[name].n_seeds == 1:
         return [make_method(name, **options)]
-    seeds = range(METHODS[name].n_seeds)
+    seeds = range(ALL_METHODS[name].n_seeds)
     return [make_method(name, random_state=seed, **options) for seed in seeds]
+
+
+def without_search(model: Any) -> Any:
+    """Make the model that a fitted search ends with, with its parameters fixed.
+
+    Fitted to the same samples it is the same model, so its time is that of training
+    without the choice of parameters.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted classifier: a search, a pipeline that ends with one, or another.
+
+    Returns
+    -------
+    estimator or None
+        Not fitted; None if the model does not choose parameters, or if it cannot be
+        told how to fix them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from dualqml.extractors.methods import make_method, without_search
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = make_method("DualQML").fit(X[:60], y[:60])
+    >>> without_search(model)["classify"].lam == model["classify"].best_lam_
+    True
+    >>> without_search(make_method("LDA").fit(X[:60], y[:60])) is None
+    True
+    """
+    if hasattr(model, "best_estimator_"):
+        return clone(model.best_estimator_)
+    if isinstance(model, Pipeline):
+        fixed = without_search(model[-1])
+        if fixed is None:
+            return None
+        before = [(name, clone(step)) for name, step in model.steps[:-1]]
+        return Pipeline([*before, (model.steps[-1][0], fixed)])
+    kind = _WITHOUT_SEARCH.get(type(model))
+    if kind is None:
+        return None
+    fixed = kind()
+    known = fixed.get_params(deep=False)
+    values = model.get_params(deep=False) | model.best_params_
+    return fixed.set_params(**{name: values[name] for name in known if name in values})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Nearest neighbours, exact and in bounded memory, and a classifier that uses them.
+"""Nearest neighbours, exact and in bounded memory, and classifiers that use them.
 
 The similarity is the cosine, or minus the squared Euclidean distance. Ties go to the
 lowest gallery index, and a vector of zeros never yields NaN.
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dualqml._linalg import squared_distances, unit_rows
+from dualqml._linalg import class_means, squared_distances, unit_rows
 from dualqml._saved_state import (
     CODES,
     LABELS,
@@ -156,6 +156,68 @@ class NearestSample(ClassifierMixin, BaseEstimator):
     def _check_saved(self, path: Path) -> None:
         """Raise unless every sample has a class and every class has a sample."""
         expect_codes(self.codes_, self.classes_.size, path, "codes_")
+
+
+class NearestMean(NearestSample):
+    """Classify by the most similar mean of the training samples of a class.
+
+    It is the simplest rule that uses all samples of a class, and the usual one for
+    the embeddings of networks.
+
+    Read more in the :ref:`user guide <competitors>`.
+
+    Parameters
+    ----------
+    metric : {"cosine", "euclidean"}, default="cosine"
+        The cosine of the angle to the mean of the samples at unit norm, or the
+        Euclidean distance to the mean. A single feature has no angle, so it is always
+        compared by distance.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    gallery_ : ndarray of shape (n_classes, n_features)
+        The means of the classes, at unit norm for the cosine.
+    codes_ : ndarray of shape (n_classes,)
+        Classes of the means, as indices into `classes_`.
+    effective_metric_ : str
+        The metric in use.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of features seen during fit, if X has string names.
+
+    Examples
+    --------
+    >>> from dualqml.extractors import NearestMean
+    >>> X = [[4.0, 0.0], [4.0, 3.0], [0.0, 1.0]]
+    >>> model = NearestMean().fit(X, ["anna", "anna", "bert"])
+    >>> model.predict([[1.0, 1.0]])
+    array(['anna'], dtype='<U4')
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Average the training samples of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Feature vectors.
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        super().fit(X, y)
+        means, _ = class_means(self.gallery_, self.codes_)
+        cosine = self.effective_metric_ == "cosine"
+        self.gallery_ = unit_rows(means) if cosine else means
+        self.codes_ = np.arange(self.classes_.size)
+        return self
 
 
 def nearest(queries: Array, gallery: Array, metric: Metric = "cosine") -> Index:

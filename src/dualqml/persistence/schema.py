@@ -157,6 +157,7 @@ _ALL = (
     _saved_class(extractors.LPP),
     _saved_class(extractors.MFA),
     _saved_class(extractors.MLE),
+    _saved_class(extractors.NearestMean),
     _saved_class(extractors.NearestSample),
     _saved_class(extractors.WithinMetric),
     _saved_class(RankSearchCV),
