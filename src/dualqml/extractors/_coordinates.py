@@ -45,6 +45,8 @@ _LEAST_DIRECTIONS, _MOST_DIRECTIONS = 400, 1024
 #: All directions are kept up to this multiple of the number of leading directions: they
 #: need a Cholesky factor, which is ten times faster than eigenvectors.
 _ALL_DIRECTIONS_RATIO = 1.25
+#: Most matrices of moving samples and landmarks that there are at a time.
+_MATRICES_OF_MOTIONS = 29.0
 #: Most landmarks, and most leading directions, of the coarse coordinates.
 _COARSE_LANDMARKS, _COARSE_DIRECTIONS = 400, 256
 
@@ -221,12 +223,14 @@ class KernelCoordinates(LandmarkCoordinates):
 
     def __init__(self, samples: PreparedSamples, codes: Index, *, width: float) -> None:
         n_samples, n_inputs = samples.inputs.shape
-        n_leading = int(np.clip(n_inputs, _LEAST_DIRECTIONS, _MOST_DIRECTIONS))
-        few_features = n_leading == _LEAST_DIRECTIONS
-        most = _MOST_VECTOR_LANDMARKS if few_features else _MOST_LANDMARKS
-        landmarks = spread_rows(codes, most)
-        require_pairs("The Gaussian kernel", n_samples, 8, n_others=landmarks.size)
+        landmarks = spread_rows(codes, n_kernel_landmarks(n_samples, n_inputs))
         moving = spread_rows(codes, MOST_MOVING)
+        has_motions = samples.tangents is not None or samples.known_products is not None
+        share = has_motions * moving.size / n_samples
+        n_matrices = 6.0 + _MATRICES_OF_MOTIONS * share
+        require_pairs(
+            "The Gaussian kernel", n_samples, n_matrices, n_others=landmarks.size
+        )
         products = samples.products(landmarks, moving)
         self.kernel, values = centred_kernel(
             "rbf",
@@ -241,7 +245,7 @@ class KernelCoordinates(LandmarkCoordinates):
         self._relative_slopes = products.slopes - products.own_slopes[:, :, None]
         self._moving = moving
         slopes = self._relative_slopes * values[moving]
-        super().__init__(values, landmarks, slopes, n_leading=n_leading)
+        super().__init__(values, landmarks, slopes, n_leading=_n_leading(n_inputs))
 
     def at_width(self, factor: float) -> "KernelCoordinates":
         """The same samples with a kernel of `factor` times the variance."""
@@ -258,6 +262,30 @@ class KernelCoordinates(LandmarkCoordinates):
             other, values, self.landmarks, slopes, n_leading=self._n_leading
         )
         return other
+
+
+def n_kernel_landmarks(n_samples: int, n_inputs: int) -> int:
+    """Number of samples that a kernel compares all samples with.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of training samples.
+    n_inputs : int
+        Number of their features.
+
+    Returns
+    -------
+    int
+        The number of samples, or the most landmarks for samples of this kind.
+    """
+    few_features = n_inputs <= _LEAST_DIRECTIONS
+    return min(n_samples, _MOST_VECTOR_LANDMARKS if few_features else _MOST_LANDMARKS)
+
+
+def _n_leading(n_inputs: int) -> int:
+    """Number of directions to keep if there are many more landmarks."""
+    return int(np.clip(n_inputs, _LEAST_DIRECTIONS, _MOST_DIRECTIONS))
 
 
 def _any_basis(values: Array) -> Array:

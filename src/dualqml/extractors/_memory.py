@@ -60,10 +60,12 @@ def require_pairs(
     needed = 8.0 * n_matrices * n_samples * n_others
     available = available_memory()
     if needed > available:
+        pairs = f"all pairs of {n_samples} samples"
+        if n_others < n_samples:
+            pairs = f"{n_samples} samples and {n_others} landmarks"
         raise NotEnoughMemoryError(
             f"{who} needs about {_gigabytes(needed)} of memory for matrices of "
-            f"{n_samples} x {n_others} pairs of samples, and "
-            f"{_gigabytes(available)} are available. "
+            f"{pairs}, and {_gigabytes(available)} are available. "
             "Use fewer samples, or a method without such matrices, for example "
             "Fisherfaces, or DualQMLW with kernel='linear'."
         )

@@ -29,7 +29,7 @@ from dualqml._saved_state import (
 )
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor, one_blas_thread
 from dualqml._typing import Array, Index
-from dualqml.extractors._coordinates import CoordinateSystem
+from dualqml.extractors._coordinates import CoordinateSystem, n_kernel_landmarks
 from dualqml.extractors._parameter_search import (
     Candidate,
     Choice,
@@ -291,8 +291,9 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
             same = np.array_equal(part.classes_, self.classes_)
             expect(same, path, name, "has other classes than classes_")
         if metric.kernel_ is not None:
-            found, wanted = metric.kernel_.samples.shape[0], qml.dual_coef_.size
-            expect(found <= wanted, path, "metric_", "has more samples than qml_")
+            found = metric.kernel_.samples.shape[0]
+            wanted = n_kernel_landmarks(qml.dual_coef_.size, metric.n_inputs_)
+            expect_equal(found, wanted, path, "metric_", "samples of a kernel", "qml_")
 
 
 class DualQMLWCV(DualQMLW):
