@@ -85,17 +85,22 @@ def test_the_scatter_of_motions_is_a_mean_at_trace_one(kind, n_samples, seed):
 
 @by_system
 def test_coarse_coordinates_are_the_leading_ones(kind, monkeypatch):
-    monkeypatch.setattr(_coordinates, "_COARSE_DIRECTIONS", 4)
     X, _ = make_data([4] * 5, 24, centre=False)
     system = make_system(kind, X, tangent_images(X, SHAPE))
     all_of_them, coarse = system.coordinates(), system.coarse()
+    variances = np.linalg.svd(all_of_them.training, compute_uv=False)[:19] ** 2
+    found = coarse.training.T @ coarse.training
+    # Few samples: all of their directions.
+    np.testing.assert_allclose(found, np.diag(variances), atol=1e-8)
+    monkeypatch.setattr(_coordinates, "_COARSE_DIRECTIONS", 4)
+    monkeypatch.setattr(_coordinates, "_COARSE_LANDMARKS", 12)
+    coarse = system.coarse()
     assert coarse.training.shape == (20, 4)
     assert coarse.tangent_scatter.shape == (4, 4)
     assert coarse.n_directions == all_of_them.n_directions == 19
-    variances = np.linalg.svd(all_of_them.training, compute_uv=False) ** 2
-    found = coarse.training.T @ coarse.training
-    np.testing.assert_allclose(np.diag(found), variances[:4], rtol=1e-8)
-    np.testing.assert_allclose(found, np.diag(np.diag(found)), atol=1e-9)
+    # Those of a part of the samples explain nearly as much.
+    explained = np.trace(coarse.training.T @ coarse.training)
+    assert 0.7 * variances[:4].sum() < explained <= 1.0001 * variances[:4].sum()
 
 
 def test_leading_directions_of_many_landmarks(monkeypatch):

@@ -113,6 +113,22 @@ def test_a_single_rule_is_respected(rule):
     assert {params["rule"] for params in model.cv_results_["params"]} == {rule}
 
 
+@pytest.mark.parametrize(
+    ("n_classes", "options", "preferred"),
+    [
+        (20, {"image_shape": (3, 4), "descriptor": None}, "cosine"),
+        (19, {"image_shape": (3, 4), "descriptor": None}, "max"),
+        (20, {}, "max"),
+        (20, {"rules": ("max", "cosine")}, "max"),
+    ],
+)
+def test_the_preferred_rule_depends_on_the_kind_of_rows(n_classes, options, preferred):
+    # All samples are recognised by both rules.
+    rows, labels = make_data([3] * n_classes, 12, noise=0.01, centre=False)
+    model = DualQMLWCV(random_state=0, **(SMALL | options)).fit(rows, labels)
+    assert model.best_rule_ == preferred
+
+
 def test_rule_cosine_is_not_tried_with_very_many_samples_and_classes(monkeypatch):
     monkeypatch.setattr(dual_qml_w, "_MOST_PROFILES", 24 * 8 - 1)
     model = DualQMLWCV(random_state=0, **SMALL).fit(X, y)
@@ -209,7 +225,7 @@ def test_one_sample_per_class_takes_the_defaults_and_has_no_score(rules):
     model = DualQMLWCV(
         random_state=0, rhos=(0.3, 0.1), lams=(0.7, 0.1), rules=rules
     ).fit(rows, labels)
-    assert model.best_rule_ == rules[-1]
+    assert model.best_rule_ == "max"
     assert model.best_lam_ == 0.1
     assert np.isnan(model.best_score_)
     assert model.cv_results_["params"] == [model.best_params_]

@@ -27,8 +27,8 @@ GRID = Grid(
 class KnownLosses:
     """In place of leave-one-out: losses of a function of rule, rho and lam."""
 
-    def __init__(self, loss, n_probes=100, seed=0):
-        self.loss, self.n_probes = loss, n_probes
+    def __init__(self, loss, n_probes=100, seed=0, spread=0.01):
+        self.loss, self.n_probes, self.spread = loss, n_probes, spread
         self.noise = np.random.default_rng(seed)
         self.asked = []
 
@@ -40,7 +40,7 @@ class KnownLosses:
                 outer.asked.append((rho, lam))
                 values = np.array([outer.loss(rule, rho, lam) for rule in rules])
                 size = (2, len(rules), outer.n_probes * n_slots)
-                spread = outer.noise.normal(size=size, scale=0.01)
+                spread = outer.noise.normal(size=size, scale=outer.spread)
                 return values[None, :, None] + spread
 
         return Metric()
@@ -68,7 +68,7 @@ def bowl(i, j, steepness=1.0):
 @given(i=st.integers(0, 4), j=st.integers(0, 2))
 def test_walking_downhill_finds_the_minimum_of_a_bowl(start, i, j):
     search, known = make_search(("max",)), KnownLosses(bowl(i, j))
-    losses = _WidthLosses([known], 4.0)
+    losses = _WidthLosses([known], 4.0, GRID)
     search.walk_downhill(losses, "max", start)
     assert losses.best("max") == (i, j)
     # No cell is tried twice.
@@ -79,7 +79,7 @@ def test_walking_downhill_finds_the_minimum_of_a_bowl(start, i, j):
 
 def test_the_sweep_tries_every_second_value():
     search, known = make_search(), KnownLosses(bowl(2, 0))
-    starts = search.sweep(_WidthLosses([known], 4.0))
+    starts = search.sweep(_WidthLosses([known], 4.0, GRID))
     expected = {(rho, lam) for rho in GRID.rhos[::2] for lam in GRID.lams[::2]}
     assert set(known.asked) == expected
     assert starts == {"cosine": (2, 0), "max": (2, 0)}
@@ -92,7 +92,7 @@ def test_the_sweep_drops_hopeless_rules_only():
             return 1.0 + (gap if rule == "max" else 0.0)
 
         search = make_search()
-        search.sweep(_WidthLosses([KnownLosses(loss)], 4.0))
+        search.sweep(_WidthLosses([KnownLosses(loss)], 4.0, GRID))
         assert search.rules == left
 
 
@@ -109,9 +109,20 @@ def test_more_samples_are_left_out_where_most_are_recognised(share, expected):
             return Metric()
 
     search = make_search()
-    search.sweep(_WidthLosses([Recognised(None)], 4.0))
+    search.sweep(_WidthLosses([Recognised(None)], 4.0, GRID))
     # Classes of four samples: at most four slots.
     assert search.n_slots == expected
+
+
+def test_of_equal_losses_the_usual_values_are_chosen():
+    search = make_search(("max",))
+    losses = _WidthLosses([KnownLosses(lambda *_: 0.0, spread=0.0)], 4.0, GRID)
+    search.walk_downhill(losses, "max", (4, 2))
+    assert losses.best("max") == (1, 1)
+    # One sample at rank two of a hundred per power of ten, squared.
+    penalised = losses.penalised("max")
+    expected = 0.01 * np.log(2.0) * np.log10(1.0 / 0.3) ** 2
+    assert penalised[2, 1] == pytest.approx(expected)
 
 
 def test_values_half_way_to_the_neighbours_are_tried_last():
@@ -119,7 +130,7 @@ def test_values_half_way_to_the_neighbours_are_tried_last():
         return 1.0 + np.log(rho / 0.3) ** 2 + np.log(lam / 0.35) ** 2
 
     search = make_search(("max",))
-    losses = _WidthLosses([KnownLosses(loss)], 4.0)
+    losses = _WidthLosses([KnownLosses(loss)], 4.0, GRID)
     search.walk_downhill(losses, "max", (2, 1))
     assert losses.best("max") == (1, 2)
     search.refine(losses, "max")
@@ -133,7 +144,7 @@ def test_the_mean_is_that_of_the_candidates_that_cannot_be_told_apart():
         return 2.0 if rho < 0.05 else 1.0
 
     search = make_search(("max",))
-    losses = _WidthLosses([KnownLosses(loss, seed=1)], 4.0)
+    losses = _WidthLosses([KnownLosses(loss, seed=1)], 4.0, GRID)
     for i in range(5):
         search.try_cell(losses, i, 1)
     best, by_probe = search.try_mean(losses, "max")
@@ -143,7 +154,7 @@ def test_the_mean_is_that_of_the_candidates_that_cannot_be_told_apart():
     assert by_probe.shape == (100,)
     assert search.tried[-1] == best
 
-    clear = _WidthLosses([KnownLosses(bowl(3, 1))], 4.0)
+    clear = _WidthLosses([KnownLosses(bowl(3, 1))], 4.0, GRID)
     for i in range(5):
         search.try_cell(clear, i, 1)
     assert search.try_mean(clear, "max")[0].rho == pytest.approx(10.0)
@@ -157,7 +168,7 @@ def test_the_last_rule_is_taken_unless_another_is_clearly_better():
             return 1.0 - (gain if rule == "cosine" else 0.0)
 
         search = make_search()
-        losses = _WidthLosses([KnownLosses(loss)], 4.0)
+        losses = _WidthLosses([KnownLosses(loss)], 4.0, GRID)
         search.try_cell(losses, 0, 0)
         assert search.preferred_rule(losses) == expected
 

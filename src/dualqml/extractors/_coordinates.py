@@ -47,7 +47,8 @@ _LEAST_DIRECTIONS, _MOST_DIRECTIONS = 400, 1024
 _ALL_DIRECTIONS_RATIO = 1.25
 #: Most matrices of moving samples and landmarks that there are at a time.
 _MATRICES_OF_MOTIONS = 29.0
-#: Most landmarks, and most leading directions, of the coarse coordinates.
+#: Most landmarks of the coarse coordinates, and most leading directions if there are
+#: more samples than that.
 _COARSE_LANDMARKS, _COARSE_DIRECTIONS = 400, 256
 
 
@@ -168,7 +169,10 @@ class LandmarkCoordinates:
         among = self.values[self.landmarks]
         n_landmarks = len(among)
         part = _evenly(n_landmarks, _COARSE_LANDMARKS)
-        basis = _leading_basis(among[np.ix_(part, part)], _COARSE_DIRECTIONS)
+        n_kept = n_landmarks
+        if n_landmarks > _COARSE_LANDMARKS:
+            n_kept = _COARSE_DIRECTIONS
+        basis = _leading_basis(among[np.ix_(part, part)], n_kept)
         n_all = n_landmarks - 1
         if n_landmarks > _ALL_DIRECTIONS_RATIO * self._n_leading:
             n_all = self._n_leading

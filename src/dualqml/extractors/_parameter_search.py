@@ -10,7 +10,10 @@ closed form. Few candidates are tried: the loss changes smoothly over the grid.
    out: the more of them are recognised, the less a single one tells.
 2. The search walks downhill from the best of the sweep until all neighbours are worse,
    and then tries values half-way to the neighbours.
-3. Differences between neighbours are often smaller than their standard errors. So rho
+3. Often only a few left-out samples are not recognised, and candidates differ by one or
+   two of them. So values far from usual ones must be better by more than that: a small
+   penalty is added to the loss.
+4. Differences between neighbours are often smaller than their standard errors. So rho
    and lam are not those of the lowest loss, but means over all candidates, each with
    the weight that its difference to the lowest loss allows.
 """
@@ -35,6 +38,10 @@ from dualqml.extractors.within_metric import within_spectrum
 #: Left-out samples that are not recognised at once tell candidates apart. There should
 #: be about this number of them, but not many more left-out samples than the second.
 _ENOUGH_ERRORS, _ENOUGH_PROBES = 50, 600
+#: Usual values of rho and lam. For each power of ten squared that a candidate is away
+#: from them, its loss must be lower by that of one left-out sample at rank two.
+_USUAL_RHO, _USUAL_LAM = 0.3, 0.1
+_DEVIATION_LOSS = float(np.log(2.0))
 #: Small sets of two or three samples per class are put into slots several times, up to
 #: this number of left-out samples, as each time the gallery is another one.
 _FEW_PROBES = 300
@@ -187,8 +194,10 @@ class _WidthLosses:
     (2, n_probes): in both galleries.
     """
 
-    def __init__(self, left_out: Sequence[LeaveOneOut], width: float) -> None:
-        self.left_out, self.width = left_out, width
+    def __init__(
+        self, left_out: Sequence[LeaveOneOut], width: float, grid: Grid
+    ) -> None:
+        self.left_out, self.width, self.grid = left_out, width, grid
         self.metrics: dict[float, list[LeaveOneOutAtRho]] = {}
         self.cells: dict[Cell, dict[Rule, Array]] = {}
 
@@ -200,14 +209,26 @@ class _WidthLosses:
             if rule in found
         }
 
+    def penalised(self, rule: Rule) -> dict[Cell, float]:
+        """Mean losses of one rule with the penalty of unusual values, by cell."""
+        return {
+            cell: float(losses.mean()) + self._penalty(*cell) / losses.size
+            for cell, losses in self.of_rule(rule).items()
+        }
+
     def best(self, rule: Rule) -> Cell:
-        """The cell with the lowest mean loss, the first if several are equal."""
-        losses = self.of_rule(rule)
-        return min(losses, key=lambda cell: float(losses[cell].mean()))
+        """The cell with the lowest penalised loss, the first if several are equal."""
+        losses = self.penalised(rule)
+        return min(losses, key=lambda cell: losses[cell])
 
     def lowest(self, rule: Rule) -> float:
-        """The lowest mean loss."""
-        return float(self.of_rule(rule)[self.best(rule)].mean())
+        """The lowest penalised loss."""
+        return min(self.penalised(rule).values())
+
+    def _penalty(self, i: float, j: float) -> float:
+        rho, lam = _between(self.grid.rhos, i), _between(self.grid.lams, j)
+        powers = np.log10([rho / _USUAL_RHO, lam / _USUAL_LAM])
+        return _DEVIATION_LOSS * float(np.sum(powers**2))
 
 
 class _Search:
@@ -245,11 +266,12 @@ class _Search:
             )
             for contest in self.contests
         ]
-        return _WidthLosses(left_out, width)
+        return _WidthLosses(left_out, width, self.grid)
 
     def try_cell(self, losses: _WidthLosses, i: float, j: float) -> None:
         """Compute the losses of a cell, unless it is known or outside of the grid."""
-        inside = 0 <= i < self.grid.rhos.size and 0 <= j < self.grid.lams.size
+        last_i, last_j = self.grid.rhos.size - 1, self.grid.lams.size - 1
+        inside = 0 <= i <= last_i and 0 <= j <= last_j
         if (i, j) in losses.cells or not inside:
             return
         rho, lam = _between(self.grid.rhos, i), _between(self.grid.lams, j)
@@ -316,13 +338,16 @@ class _Search:
         The weight is exp(-t^2 / 2), where t is the difference to the lowest loss in
         units of its standard error. The mean is that of the logarithms.
         """
-        by_cell = losses.of_rule(rule)
-        lowest = by_cell[losses.best(rule)]
+        by_cell, penalised = losses.of_rule(rule), losses.penalised(rule)
+        best = losses.best(rule)
         logs, weights = [], []
         for (i, j), values in by_cell.items():
-            gain = values - lowest
-            error = max(float(gain.std()) / np.sqrt(gain.size), 1e-12)
-            weights.append(np.exp(-0.5 * min(float(gain.mean()) / error, 40.0) ** 2))
+            gain = values - by_cell[best]
+            # Not below the standard error of a difference of one sample at rank two.
+            error = max(float(gain.std()), np.log(2.0) / np.sqrt(gain.size))
+            error /= np.sqrt(gain.size)
+            t = (penalised[i, j] - penalised[best]) / error
+            weights.append(np.exp(-0.5 * min(t, 30.0) ** 2))
             logs.append([_between(self.grid.rhos, i), _between(self.grid.lams, j)])
         means = np.average(np.log(logs), axis=0, weights=weights)
         rho, lam = map(float, np.exp(means))
@@ -360,7 +385,9 @@ class _Search:
 def _between(values: Array, place: float) -> float:
     """The value at a place of a list; at a half, the geometric mean of two."""
     lower, upper = int(np.floor(place)), int(np.ceil(place))
-    return float(np.sqrt(values[lower] * values[min(upper, values.size - 1)]))
+    if lower == upper:
+        return float(values[lower])
+    return float(np.sqrt(values[lower] * values[upper]))
 
 
 def _joined(

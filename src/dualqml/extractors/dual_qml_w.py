@@ -49,6 +49,9 @@ from dualqml.images.shapes import SizeLike
 
 InputChoice = Literal["auto", "local"]
 
+#: Profiles of images of at least this number of classes tell more than single responses
+#: as a rule.
+_ENOUGH_CLASSES = 20
 #: Most pairs of a sample and a class for which rule "cosine" is tried: its profiles
 #: take 200 MB then.
 _MOST_PROFILES = 25_000_000
@@ -319,8 +322,9 @@ class DualQMLWCV(DualQMLW):
         second rho and lambda, and then tries the values next to the best until they
         are worse.
     rules : sequence of {"cosine", "max"}, default=("cosine", "max")
-        Decision rules to try, see :class:`DualQMLW`. The last rule is chosen unless
-        another one is better by more than 1.75 standard errors. "cosine" is not tried
+        Decision rules to try, see :class:`DualQMLW`. "cosine" is preferred for images
+        of at least 20 classes, else "max": the preferred rule is chosen unless the
+        other one is better by more than 1.75 standard errors. "cosine" is not tried
         for more than 25 million pairs of a sample and a class, as it keeps a number
         for each pair, unless it is the only rule.
     own_weight : float, default=0.5
@@ -407,9 +411,9 @@ class DualQMLWCV(DualQMLW):
     most 256 leading coordinates, 1,000 classes and 32 samples of each. So many samples
     of each class are left out in turn that about 25 of them are not recognised.
 
-    If every class has one sample, nothing can be left out. Then the last of `rules`,
-    the smallest lambda and, for images, the descriptors are chosen, and rho has no
-    effect.
+    If every class has one sample, nothing can be left out. Then rule "max", if it is
+    one of `rules`, the smallest lambda and, for images, the descriptors are chosen, and
+    rho has no effect.
 
     Examples
     --------
@@ -580,9 +584,16 @@ class DualQMLWCV(DualQMLW):
                 "rules must name at least one of 'cosine' and 'max', got "
                 f"{self.rules!r}"
             )
-        rules = list(dict.fromkeys(self.rules))
-        if codes.size * self.classes_.size > _MOST_PROFILES and "max" in rules:
+        n_classes = self.classes_.size
+        one_each = codes.size == n_classes
+        too_many = codes.size * n_classes > _MOST_PROFILES
+        images = self.image_shape is not None or self.descriptor == "local"
+        # The preferred rule comes last.
+        rules: list[Rule] = sorted(set(self.rules))
+        if "max" in rules and (one_each or too_many):
             rules = ["max"]
+        elif images and n_classes >= _ENOUGH_CLASSES:
+            rules.reverse()
         return Grid(rhos, lams, rules, widths)
 
     def _report(self, level: int, text: str) -> None:
