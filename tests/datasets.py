@@ -4,8 +4,8 @@
 The research databases may not be redistributed. Set ``DUALQML_DATA`` to a
 folder with ``ar.npz``, ``feret.npz``, ``pie.npz``, ``iitd_ear.npz`` and
 ``polyu_palm.npz`` (arrays ``images32`` and ``labels``) and
-``lfw_embeddings.npz`` and ``lfw_sface.npz`` (``embeddings``, ``labels``), or keep it
-as ``shared/data`` beside the checkout.
+``lfw_embeddings.npz`` and ``lfw_sface.npz`` (``embeddings``, ``labels``) and
+``agegap_embeddings.npz`` (``sface``, ``edgeface``, ``labels``), or keep it as ``shared/data`` beside the checkout.
 """
 
 import os
@@ -42,6 +42,8 @@ class TrainingSet:
 def has_database(name: str) -> bool:
     """Whether a research database is available."""
     file = {"feret194": "feret"}.get(name, name)
+    if name.startswith("agegap_"):
+        file = "agegap_embeddings"
     return name == "orl" or (DATA_FOLDER / f"{file}.npz").is_file()
 
 
@@ -56,6 +58,7 @@ def load_samples(name: str) -> tuple[Array, NDArray[np.int64]]:
     """Rows and labels of a database, of ORL, or of the face embeddings.
 
     "feret194" is FERET without six people that are pixel copies of others.
+    "agegap_sface" and "agegap_edgeface" are embeddings by two networks.
     """
     if name == "orl":
         faces = load_orl()
@@ -64,6 +67,13 @@ def load_samples(name: str) -> tuple[Array, NDArray[np.int64]]:
         with np.load(DATA_FOLDER / f"{name}.npz") as archive:
             return (
                 archive["embeddings"].astype(np.float64),
+                archive["labels"].astype(np.int64),
+            )
+    if name.startswith("agegap_"):
+        with np.load(DATA_FOLDER / "agegap_embeddings.npz") as archive:
+            network = name.removeprefix("agegap_")
+            return (
+                archive[network].astype(np.float64),
                 archive["labels"].astype(np.int64),
             )
     if name == "feret194":
