@@ -5,7 +5,8 @@ The research databases may not be redistributed. Set ``DUALQML_DATA`` to a
 folder with ``ar.npz``, ``feret.npz``, ``pie.npz``, ``iitd_ear.npz`` and
 ``polyu_palm.npz`` (arrays ``images32`` and ``labels``) and
 ``lfw_embeddings.npz`` and ``lfw_sface.npz`` (``embeddings``, ``labels``) and
-``agegap_embeddings.npz`` (``sface``, ``edgeface``, ``labels``), or keep it as ``shared/data`` beside the checkout.
+``agegap_embeddings.npz`` (``sface``, ``edgeface``, ``labels``), or keep it as
+``shared/data`` beside the checkout.
 """
 
 import os

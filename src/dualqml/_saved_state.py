@@ -191,7 +191,6 @@ MATRIX = array_of("a matrix", _FLOATS, 2, finite=True, empty=False)
 # Reported by a fit, not used by predictions. A fit that failed reports NaN.
 REPORT = array_of("a vector", _FLOATS, 1)
 REPORT_MATRIX = array_of("a matrix", _FLOATS, 2)
-REPORT_CUBE = array_of("an array of three dimensions", _FLOATS, 3)
 # Sums and differences of shorter or unsigned integers could overflow.
 CODES = array_of("a vector of whole numbers", "int32 int64", 1, empty=False)
 # Arrays of objects hold strings: other objects cannot be saved.

@@ -118,11 +118,11 @@ def test_of_equal_losses_the_usual_values_are_chosen():
     search = make_search(("max",))
     losses = _WidthLosses([KnownLosses(lambda *_: 0.0, spread=0.0)], 4.0, GRID)
     search.walk_downhill(losses, "max", (4, 2))
-    assert losses.best("max") == (1, 1)
+    # 1 and 0.03 are usual for "max".
+    assert losses.best("max") == (2, 0)
     # One sample at rank two of a hundred per power of ten, squared.
-    penalised = losses.penalised("max")
-    expected = 0.01 * np.log(2.0) * np.log10(1.0 / 0.3) ** 2
-    assert penalised[2, 1] == pytest.approx(expected)
+    expected = 0.01 * np.log(2.0) * (1.0 + np.log10(0.1 / 0.03) ** 2)
+    assert losses.penalised("max")[3, 1] == pytest.approx(expected)
 
 
 def test_values_half_way_to_the_neighbours_are_tried_last():

@@ -30,9 +30,10 @@ has one sample less than the others. With four or more samples per class that ma
 little difference. With two or three, responses of filters depend on it, and there is a
 fair gallery in which every class of several samples has one less: the samples of one
 *slot* are left out together, one of each class, and only the metric keeps those of the
-other classes. The fair gallery is smaller than the final one, and needs more
-regularisation. Rule "cosine" does not depend much on the number of samples of a class,
-so it is judged by both galleries, and rule "max" by the fair one.
+other classes. It is used to compare rules, and to choose parameters of rule "max". The
+fair gallery is smaller than the final one, and needs more regularisation. Rule "cosine"
+does not depend much on the number of samples of a class, so its parameters are chosen
+mainly by all other samples.
 """
 
 from collections.abc import Sequence

@@ -38,16 +38,19 @@ from dualqml.extractors.within_metric import within_spectrum
 #: Left-out samples that are not recognised at once tell candidates apart. There should
 #: be about this number of them, but not many more left-out samples than the second.
 _ENOUGH_ERRORS, _ENOUGH_PROBES = 50, 600
+#: Weight of the fair gallery when parameters are chosen. The rest is that of all other
+#: samples, a gallery that is nearer to the final one, but not fair to rule "max".
+_FAIR_SHARE: dict[Rule, float] = {"max": 1.0, "cosine": 0.25}
 #: Usual values of rho and lam. For each power of ten squared that a candidate is away
 #: from them, its loss must be lower by that of one left-out sample at rank two.
-_USUAL_RHO, _USUAL_LAM = 0.3, 0.1
+_USUAL: dict[Rule, tuple[float, float]] = {"max": (1.0, 0.03), "cosine": (0.3, 0.2)}
 _DEVIATION_LOSS = float(np.log(2.0))
 #: Small sets of two or three samples per class are put into slots several times, up to
 #: this number of left-out samples, as each time the gallery is another one.
 _FEW_PROBES = 300
 #: The last rule is preferred unless another one is better by more than this number of
 #: standard errors.
-_CLEAR_ERRORS = 1.75
+_CLEAR_ERRORS = 2.25
 #: A rule is not tried any more after the first sweep if it is worse than another one
 #: by more than this number of standard errors.
 _HOPELESS_ERRORS = 3.0
@@ -104,7 +107,7 @@ class Choice:
     tried : list of Candidate
         All candidates, in the order in which they were tried.
     losses : list of float
-        The mean loss of each of them over both galleries.
+        The mean loss of each of them.
     by_probe : ndarray of shape (n_probes,)
         Losses of the left-out samples with the chosen parameters.
     system : CoordinateSystem
@@ -202,9 +205,9 @@ class _WidthLosses:
         self.cells: dict[Cell, dict[Rule, Array]] = {}
 
     def of_rule(self, rule: Rule) -> dict[Cell, Array]:
-        """Losses of one rule, over both galleries, by cell."""
+        """Losses of one rule by which its parameters are chosen, by cell."""
         return {
-            cell: found[rule].mean(axis=0)
+            cell: _weighted(rule, found[rule])
             for cell, found in self.cells.items()
             if rule in found
         }
@@ -212,7 +215,7 @@ class _WidthLosses:
     def penalised(self, rule: Rule) -> dict[Cell, float]:
         """Mean losses of one rule with the penalty of unusual values, by cell."""
         return {
-            cell: float(losses.mean()) + self._penalty(*cell) / losses.size
+            cell: float(losses.mean()) + self._penalty(rule, *cell) / losses.size
             for cell, losses in self.of_rule(rule).items()
         }
 
@@ -225,9 +228,9 @@ class _WidthLosses:
         """The lowest penalised loss."""
         return min(self.penalised(rule).values())
 
-    def _penalty(self, i: float, j: float) -> float:
-        rho, lam = _between(self.grid.rhos, i), _between(self.grid.lams, j)
-        powers = np.log10([rho / _USUAL_RHO, lam / _USUAL_LAM])
+    def _penalty(self, rule: Rule, i: float, j: float) -> float:
+        values = [_between(self.grid.rhos, i), _between(self.grid.lams, j)]
+        powers = np.log10(np.divide(values, _USUAL[rule]))
         return _DEVIATION_LOSS * float(np.sum(powers**2))
 
 
@@ -282,7 +285,7 @@ class _Search:
         found = _joined(losses.metrics[i], lam, self.rules)
         losses.cells[i, j] = {rule: found[:, r] for r, rule in enumerate(self.rules)}
         for rule in self.rules:
-            mean = float(losses.cells[i, j][rule].mean())
+            mean = float(losses.of_rule(rule)[i, j].mean())
             self._keep(Candidate(rule, rho, lam, losses.width), mean)
 
     def sweep(self, losses: _WidthLosses) -> dict[Rule, Cell]:
@@ -353,7 +356,7 @@ class _Search:
         rho, lam = map(float, np.exp(means))
         metrics = [left_out.at(rho, self.n_slots) for left_out in losses.left_out]
         found = _joined(metrics, lam, [rule])
-        by_probe = found[:, 0].mean(axis=0)
+        by_probe = _weighted(rule, found[:, 0])
         candidate = Candidate(rule, rho, lam, losses.width)
         self._keep(candidate, float(by_probe.mean()))
         return candidate, by_probe
@@ -388,6 +391,12 @@ def _between(values: Array, place: float) -> float:
     if lower == upper:
         return float(values[lower])
     return float(np.sqrt(values[lower] * values[upper]))
+
+
+def _weighted(rule: Rule, losses: Array) -> Array:
+    """Losses in both galleries, with the weights by which parameters are chosen."""
+    share = _FAIR_SHARE[rule]
+    return np.asarray(share * losses[0] + (1.0 - share) * losses[1])
 
 
 def _joined(

@@ -324,7 +324,7 @@ class DualQMLWCV(DualQMLW):
     rules : sequence of {"cosine", "max"}, default=("cosine", "max")
         Decision rules to try, see :class:`DualQMLW`. "cosine" is preferred for images
         of at least 20 classes, else "max": the preferred rule is chosen unless the
-        other one is better by more than 1.75 standard errors. "cosine" is not tried
+        other one is better by more than 2.25 standard errors. "cosine" is not tried
         for more than 25 million pairs of a sample and a class, as it keeps a number
         for each pair, unless it is the only rule.
     own_weight : float, default=0.5
@@ -400,8 +400,12 @@ class DualQMLWCV(DualQMLW):
     sample less than the others. With two or three samples per class the wrong rule
     would be chosen by that, so the rules are compared with a gallery in which every
     class has one sample less. This gallery is smaller than the final one, and needs
-    more regularisation. So for rule "cosine" rho and lam are chosen by the mean of the
-    losses with both galleries.
+    more regularisation. So rho and lam of rule "cosine", which hardly depends on the
+    number of samples of a class, are chosen mainly with all other samples.
+
+    If only a few left-out samples are not recognised, candidates differ by one or two
+    of them. So rho and lam that are far from usual values (0.3 and 0.2 for "cosine", 1
+    and 0.03 for "max") must be better by more than that.
 
     Differences between neighbouring values are often smaller than their standard
     errors. So the chosen rho and lam are means of their logarithms over all candidates,
