@@ -161,13 +161,22 @@ def test_the_mean_is_that_of_the_candidates_that_cannot_be_told_apart():
 
 
 def test_the_last_rule_is_taken_unless_another_is_clearly_better():
-    gains = {0.0: "max", 0.001: "max", 0.02: "cosine", -0.02: "max"}
-    for gain, expected in gains.items():
+    # The standard error is 0.0014. Classes of four samples have no fair gallery.
+    fair, unfair = (2,) * 6, (4,) * 6
+    cases = [
+        (0.0, fair, "max"),
+        (0.0015, fair, "max"),
+        (0.0045, fair, "cosine"),
+        (0.0045, unfair, "max"),
+        (0.02, unfair, "cosine"),
+        (-0.02, fair, "max"),
+    ]
+    for gain, sizes, expected in cases:
 
         def loss(rule, rho, lam, gain=gain):
             return 1.0 - (gain if rule == "cosine" else 0.0)
 
-        search = make_search()
+        search = make_search(sizes=sizes)
         losses = _WidthLosses([KnownLosses(loss)], 4.0, GRID)
         search.try_cell(losses, 0, 0)
         assert search.preferred_rule(losses) == expected

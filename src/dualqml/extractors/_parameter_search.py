@@ -49,8 +49,9 @@ _DEVIATION_LOSS = float(np.log(2.0))
 #: this number of left-out samples, as each time the gallery is another one.
 _FEW_PROBES = 300
 #: The last rule is preferred unless another one is better by more than this number of
-#: standard errors.
-_CLEAR_ERRORS = 2.25
+#: standard errors; by more than the second number, if it is "cosine" and there is no
+#: gallery that is fair to "max".
+_CLEAR_ERRORS, _CLEAR_ERRORS_UNFAIR = 2.25, 4.0
 #: A rule is not tried any more after the first sweep if it is worse than another one
 #: by more than this number of standard errors.
 _HOPELESS_ERRORS = 3.0
@@ -375,7 +376,9 @@ class _Search:
         chosen = self.rules[-1]
         at_best = {rule: self._fair_at_best(losses, rule) for rule in self.rules}
         for rule in reversed(self.rules[:-1]):
-            if is_better(at_best[rule], at_best[chosen], _CLEAR_ERRORS):
+            unfair = rule == "cosine" and not self.contests[0].has_fair_gallery
+            n_errors = _CLEAR_ERRORS_UNFAIR if unfair else _CLEAR_ERRORS
+            if is_better(at_best[rule], at_best[chosen], n_errors):
                 chosen = rule
         return chosen
 
