@@ -110,34 +110,44 @@ def read(store: Path) -> dict[Task, float]:
 
 
 def table(results: dict[Task, float], inputs: str, *, tuned: bool) -> str:
-    """Mean errors of ours and of the rivals, and differences over shared splits."""
+    """Mean errors of ours and of the rivals, and differences over shared splits.
+
+    One row per cell and one column per method. A difference is in bold if a rival is
+    better by more than two standard errors.
+    """
     errors: dict[str, dict[tuple[str, int], dict[int, float]]]
     errors = defaultdict(lambda: defaultdict(dict))
     for task, value in results.items():
         if task.inputs == inputs and (task.tuned == tuned or task.method == OURS):
             errors[task.method][task.database, task.m][task.repetition] = value
     ours = errors.pop(OURS)
-    used = {r for row in errors.values() for cell in row.values() for r in cell}
+    methods = [name for name in METHODS if name in errors]
     cells = [cell for cell in CELLS if cell in ours]
-    rows = []
-    for method in [name for name in METHODS if name in errors] + [OURS]:
-        own = ours if method == OURS else errors[method]
-        texts, means, n_splits = [], [], []
-        for cell in cells:
-            shared = sorted(set(own[cell]) & set(ours[cell]) & used)
-            values = np.array([own[cell][r] for r in shared])
+    rows, means = [], defaultdict(list)
+    for cell in cells:
+        own = np.array(list(ours[cell].values()))
+        means[OURS].append(own.mean())
+        texts, n_splits = [f"{own.mean():.2f}"], []
+        for method in methods:
+            shared = sorted(set(errors[method][cell]) & set(ours[cell]))
+            values = np.array([errors[method][cell][r] for r in shared])
             difference = values - np.array([ours[cell][r] for r in shared])
             text = f"{values.mean():.2f}" if shared else "-"
-            if method != OURS and len(shared) > 1:
+            if len(shared) > 1:
                 noise = difference.std(ddof=1) / np.sqrt(len(shared))
-                text += f" ({difference.mean():+.2f} ± {noise:.2f})"
+                found = f"{difference.mean():+.2f} ± {noise:.2f}"
+                loses = difference.mean() < -2.0 * noise
+                text += f" (**{found}**)" if loses else f" ({found})"
             texts.append(text)
-            means.append(values.mean() if shared else np.nan)
+            means[method].append(values.mean() if shared else np.nan)
             n_splits.append(len(shared))
-        name = method + (" (tuned)" if tuned and method != OURS else "")
-        rows.append([name, *texts, f"{np.mean(means):.2f}", str(min(n_splits))])
-    header = ["method", *(f"{name} m={m}" for name, m in cells), "mean", "splits"]
-    return markdown_table(header, rows)
+        counts = f"{own.size}; {min(n_splits, default=0)}"
+        rows.append([f"{cell[0]} m={cell[1]}", *texts, counts])
+    rows.append(
+        ["mean", *(f"{np.mean(means[name]):.2f}" for name in [OURS, *methods]), ""]
+    )
+    named = [name + (" (tuned)" if tuned else "") for name in methods]
+    return markdown_table(["cell", OURS, *named, "splits: ours; rivals"], rows)
 
 
 def main() -> None:
@@ -164,7 +174,7 @@ def main() -> None:
             out.write(json.dumps(record) + "\n")
     results = read(options.store)
     print("Error in per cent; in brackets the difference to ours over the same splits")
-    print("and its standard error.")
+    print("and its standard error, in bold if ours is worse by more than two of them.")
     for inputs in options.inputs:
         for mode in options.modes:
             print(f"\nInput: {inputs}; rivals: {mode}.\n")

@@ -1,5 +1,7 @@
 """Coordinates against kernels and decompositions that are written out."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,12 @@ from scipy.spatial.distance import cdist
 
 from dualqml._linalg import unit_rows
 from dualqml.exceptions import DualQMLError
-from dualqml.extractors import _coordinates
+from dualqml.extractors import (
+    _coordinates,
+    _leave_one_out,
+    dual_qml_w,
+    within_metric,
+)
 from dualqml.images.tangents import tangent_images
 from tests.coordinate_systems import (
     SHAPE,
@@ -221,3 +228,22 @@ def test_a_motion_that_is_only_rounding_is_left_out(kind):
         rows = found.training
         scatters.append(rows @ found.tangent_scatter @ rows.T)
     np.testing.assert_allclose(*scatters, atol=1e-9 * np.abs(scatters[0]).max())
+
+
+def test_the_switch_points_are_the_documented_ones():
+    guide = (Path(__file__).parents[2] / "docs" / "dual_qml_w.md").read_text()
+    table = guide[guide.index("## Any number of samples") :]
+    for number, text in (
+        (_coordinates.MOST_MOVING, "| 400 images |"),
+        (_coordinates._COARSE_LANDMARKS, "| 400 samples |"),
+        (_coordinates._COARSE_DIRECTIONS, "in the 256 leading coordinates"),
+        (_coordinates._MOST_VECTOR_LANDMARKS, "| 800 vectors of up to 400 features |"),
+        (_coordinates._LEAST_DIRECTIONS, "keeps the 400 leading coordinates"),
+        (_coordinates._MOST_LANDMARKS, "| 1,280 images or longer vectors |"),
+        (_leave_one_out._MOST_CLASSES, "| 1,000 classes, or 32 samples"),
+        (_leave_one_out._MOST_PER_CLASS, "or 32 samples of a class |"),
+        (within_metric._MOST_KERNEL_SAMPLES, "| 20,000 samples |"),
+        (dual_qml_w._MOST_PROFILES // 10**6, "| 25 million pairs"),
+    ):
+        assert text in table
+        assert f"{number:,}" in text

@@ -39,7 +39,6 @@ mainly by all other samples.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -47,6 +46,7 @@ from scipy.linalg.lapack import dpotrf
 
 from dualqml._linalg import class_means, unit_rows
 from dualqml._typing import Array, Index, Mask
+from dualqml.extractors.dual_qml import Rule
 from dualqml.extractors.tuning import rank_loss
 
 #: Added to the diagonal of the block of each class, relative to its trace: copies of a
@@ -61,8 +61,6 @@ _MOST_CLASSES, _MOST_PER_CLASS = 1000, 32
 _MANY_PER_CLASS = 4
 #: Bytes of the profiles of some classes that are computed at a time.
 _PROFILE_BYTES = 16_000_000
-
-Rule = Literal["cosine", "max"]
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ from dualqml.extractors._leave_one_out import (
     Contest,
     LeaveOneOut,
     LeaveOneOutAtRho,
-    Rule,
     make_contest,
 )
+from dualqml.extractors.dual_qml import Rule
 from dualqml.extractors.within_metric import within_spectrum
 
 #: Left-out samples that are not recognised at once tell candidates apart. There should
@@ -45,6 +45,8 @@ _FAIR_SHARE: dict[Rule, float] = {"max": 1.0, "cosine": 0.25}
 #: from them, its loss must be lower by that of one left-out sample at rank two.
 _USUAL: dict[Rule, tuple[float, float]] = {"max": (1.0, 0.03), "cosine": (0.3, 0.2)}
 _DEVIATION_LOSS = float(np.log(2.0))
+#: Samples in the metrics of the last values of rho are kept, up to this number of them.
+_MOST_METRICS = 3
 #: Small sets of two or three samples per class are put into slots several times, up to
 #: this number of left-out samples, as each time the gallery is another one.
 _FEW_PROBES = 300
@@ -280,6 +282,8 @@ class _Search:
             return
         rho, lam = _between(self.grid.rhos, i), _between(self.grid.lams, j)
         if i not in losses.metrics:
+            if len(losses.metrics) == _MOST_METRICS:
+                losses.metrics.pop(next(iter(losses.metrics)))
             losses.metrics[i] = [
                 left_out.at(rho, self.n_slots) for left_out in losses.left_out
             ]
