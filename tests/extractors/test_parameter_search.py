@@ -36,7 +36,7 @@ class KnownLosses:
         outer = self
 
         class Metric:
-            def losses(self, lam, rules):
+            def losses(self, lam, rules, *, quick=False):
                 outer.asked.append((rho, lam))
                 values = np.array([outer.loss(rule, rho, lam) for rule in rules])
                 size = (2, len(rules), outer.n_probes * n_slots)
@@ -77,16 +77,19 @@ def test_walking_downhill_finds_the_minimum_of_a_bowl(start, i, j):
     assert tried == known.asked
 
 
-def test_the_sweep_tries_every_second_value():
-    search, known = make_search(), KnownLosses(bowl(2, 0))
-    starts = search.sweep(_WidthLosses([known], 4.0, GRID))
-    expected = {(rho, lam) for rho in GRID.rhos[::2] for lam in GRID.lams[::2]}
-    assert set(known.asked) == expected
-    assert starts == {"cosine": (2, 0), "max": (2, 0)}
+def test_the_sweep_tries_every_second_rho_and_every_third_lam():
+    search, known = make_search(("max",)), KnownLosses(bowl(2, 1))
+    losses = _WidthLosses([known], 4.0, GRID)
+    starts = search.sweep(losses)
+    assert known.asked == [(rho, 0.1) for rho in GRID.rhos[::2]]
+    assert starts == {"max": (2, 1)}
+    # They are only the start.
+    assert not losses.cells
+    assert not search.tried
 
 
-def test_the_sweep_drops_hopeless_rules_only():
-    for gap, left in ((1.0, ["cosine"]), (-1.0, ["max"]), (0.0, ["cosine", "max"])):
+def test_after_the_sweep_other_rules_must_be_promising():
+    for gap, left in ((1.0, ["cosine", "max"]), (-1.0, ["max"]), (0.0, ["max"])):
 
         def loss(rule, rho, lam, gap=gap):
             return 1.0 + (gap if rule == "max" else 0.0)
@@ -101,7 +104,7 @@ def test_more_samples_are_left_out_where_most_are_recognised(share, expected):
     class Recognised(KnownLosses):
         def at(self, rho, n_slots):
             class Metric:
-                def losses(self, lam, rules):
+                def losses(self, lam, rules, *, quick=False):
                     found = np.zeros((2, len(rules), 100 * n_slots))
                     found[..., : int(100 * share)] = 0.7
                     return found
@@ -121,8 +124,8 @@ def test_of_equal_losses_the_usual_values_are_chosen():
     # 1 and 0.03 are usual for "max".
     assert losses.best("max") == (2, 0)
     # One sample at rank two of a hundred per power of ten, squared.
-    expected = 0.01 * np.log(2.0) * (1.0 + np.log10(0.1 / 0.03) ** 2)
-    assert losses.penalised("max")[3, 1] == pytest.approx(expected)
+    expected = 0.01 * np.log(2.0) * (4.0 + np.log10(1.0 / 0.03) ** 2)
+    assert losses.penalised("max")[4, 2] == pytest.approx(expected)
 
 
 def test_values_half_way_to_the_neighbours_are_tried_last():
@@ -182,6 +185,21 @@ def test_the_last_rule_is_taken_unless_another_is_clearly_better():
         assert search.preferred_rule(losses) == expected
 
 
+def test_losses_of_a_sample_are_means_over_all_shuffles():
+    codes = np.repeat(np.arange(4), 2)
+    contests = [
+        _parameter_search.make_contest(codes, np.random.RandomState(seed))
+        for seed in range(3)
+    ]
+    search = _Search(contests, codes, GRID, 0.2, 0.5, lambda text: None)
+    rows = np.concatenate([c.rows[c.probes] for c in contests])
+    assert rows.size == 12
+    found = search.by_sample(rows.astype(float))
+    left_out = np.isin(np.arange(8), rows)
+    np.testing.assert_array_equal(found[left_out], np.flatnonzero(left_out))
+    assert np.isnan(found[~left_out]).all()
+
+
 def test_better_means_by_a_number_of_standard_errors():
     rng = np.random.default_rng(0)
     others = rng.normal(size=400)
@@ -193,6 +211,9 @@ def test_better_means_by_a_number_of_standard_errors():
     assert is_better(losses, others, 1.9)
     assert not is_better(losses, others, 2.1)
     assert not is_better(others, others, 0.0)
+    # Samples that only one of them knows do not count.
+    more = np.append(losses, [np.nan, 100.0])
+    assert is_better(more, np.append(others, [1.0, np.nan]), 1.9)
 
 
 def test_other_widths_are_tried_next_to_the_choice():

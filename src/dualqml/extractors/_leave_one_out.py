@@ -33,7 +33,7 @@ fair gallery in which every class of several samples has one less: the samples o
 other classes. It is used to compare rules, and to choose parameters of rule "max". The
 fair gallery is smaller than the final one, and needs more regularisation. Rule "cosine"
 does not depend much on the number of samples of a class, so its parameters are chosen
-mainly by all other samples.
+by all other samples.
 """
 
 from collections.abc import Sequence
@@ -243,7 +243,9 @@ class LeaveOneOutAtRho:
         rest = 1.0 - np.einsum("ij,ij->i", deviations, deviations)
         self.growth = 1.0 / np.maximum(rest, _LEAST_DENOMINATOR)
 
-    def losses(self, lam: float, rules: Sequence[Rule]) -> Array:
+    def losses(
+        self, lam: float, rules: Sequence[Rule], *, quick: bool = False
+    ) -> Array:
         """Log ranks of the true classes of all left-out samples.
 
         Parameters
@@ -252,6 +254,8 @@ class LeaveOneOutAtRho:
             As in QML: the weight of the energy relative to the ridge.
         rules : sequence of {"cosine", "max"}
             Decision rules.
+        quick : bool, default=False
+            Whether one gallery is enough.
 
         Returns
         -------
@@ -261,9 +265,10 @@ class LeaveOneOutAtRho:
         """
         contest = self.contest
         out = np.empty((2, len(rules), contest.probes.size))
-        fair = contest.has_fair_gallery
+        # Rule "cosine" needs the fair gallery only to be compared with another rule.
+        fair = contest.has_fair_gallery and (quick or "max" in rules)
         everyone = None
-        if not fair or "cosine" in rules:
+        if not fair or ("cosine" in rules and not quick):
             everyone = GalleryFilters(self, lam, None)
         for slot, classes, part in contest.parts():
             galleries = [] if everyone is None else [everyone]

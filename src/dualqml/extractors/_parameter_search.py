@@ -5,9 +5,10 @@ The candidates form a grid of rho and lam for each rule and each width of the ke
 The loss of a candidate is the mean log rank of the true class of left-out samples, in
 closed form. Few candidates are tried: the loss changes smoothly over the grid.
 
-1. A sweep over every second rho and lam, with one left-out sample of each class. It
-   shows where to start, which rules are hopeless, and how many samples must be left
-   out: the more of them are recognised, the less a single one tells.
+1. A sweep over every second rho and every third lam, with one left-out sample of each
+   class. It shows where to start, whether another rule may be better than the preferred
+   one, and how many samples must be left out: the more of them are recognised, the less
+   a single one tells.
 2. The search walks downhill from the best of the sweep until all neighbours are worse,
    and then tries values half-way to the neighbours.
 3. Often only a few left-out samples are not recognised, and candidates differ by one or
@@ -38,9 +39,9 @@ from dualqml.extractors.within_metric import within_spectrum
 #: Left-out samples that are not recognised at once tell candidates apart. There should
 #: be about this number of them, but not many more left-out samples than the second.
 _ENOUGH_ERRORS, _ENOUGH_PROBES = 50, 600
-#: Weight of the fair gallery when parameters are chosen. The rest is that of all other
-#: samples, a gallery that is nearer to the final one, but not fair to rule "max".
-_FAIR_SHARE: dict[Rule, float] = {"max": 1.0, "cosine": 0.25}
+#: The gallery that the parameters of each rule are chosen by: the fair one (0), or that
+#: of all other samples (1), which is nearer to the final one.
+_GALLERY: dict[Rule, int] = {"max": 0, "cosine": 1}
 #: Usual values of rho and lam. For each power of ten squared that a candidate is away
 #: from them, its loss must be lower by that of one left-out sample at rank two.
 _USUAL: dict[Rule, tuple[float, float]] = {"max": (1.0, 0.03), "cosine": (0.3, 0.2)}
@@ -54,9 +55,9 @@ _FEW_PROBES = 300
 #: standard errors; by more than the second number, if it is "cosine" and there is no
 #: gallery that is fair to "max".
 _CLEAR_ERRORS, _CLEAR_ERRORS_UNFAIR = 2.25, 4.0
-#: A rule is not tried any more after the first sweep if it is worse than another one
-#: by more than this number of standard errors.
-_HOPELESS_ERRORS = 3.0
+#: After the sweep, another rule than the last one is tried only if it is better by more
+#: than this number of standard errors.
+_PROMISING_ERRORS = 1.0
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ class Choice:
         All candidates, in the order in which they were tried.
     losses : list of float
         The mean loss of each of them.
-    by_probe : ndarray of shape (n_probes,)
-        Losses of the left-out samples with the chosen parameters.
+    by_sample : ndarray of shape (n_samples,)
+        Mean loss of each sample with the chosen parameters; NaN if it was not left out.
     system : CoordinateSystem
         The coordinate system with the chosen width.
     """
@@ -120,7 +121,7 @@ class Choice:
     best: Candidate
     tried: list[Candidate]
     losses: list[float]
-    by_probe: Array
+    by_sample: Array
     system: CoordinateSystem
 
 
@@ -186,7 +187,8 @@ def search_parameters(
     chosen, system = min(found, key=lambda pair: pair[0].lowest(rule))
     search.refine(chosen, rule)
     best, by_probe = search.try_mean(chosen, rule)
-    return Choice(best, search.tried, search.losses, by_probe, system)
+    by_sample = search.by_sample(by_probe)
+    return Choice(best, search.tried, search.losses, by_sample, system)
 
 
 #: A place in the grid: the numbers of rho and lam. Halves are between two values.
@@ -210,7 +212,7 @@ class _WidthLosses:
     def of_rule(self, rule: Rule) -> dict[Cell, Array]:
         """Losses of one rule by which its parameters are chosen, by cell."""
         return {
-            cell: _weighted(rule, found[rule])
+            cell: found[rule][_GALLERY[rule]]
             for cell, found in self.cells.items()
             if rule in found
         }
@@ -274,7 +276,9 @@ class _Search:
         ]
         return _WidthLosses(left_out, width, self.grid)
 
-    def try_cell(self, losses: _WidthLosses, i: float, j: float) -> None:
+    def try_cell(
+        self, losses: _WidthLosses, i: float, j: float, *, quick: bool = False
+    ) -> None:
         """Compute the losses of a cell, unless it is known or outside of the grid."""
         last_i, last_j = self.grid.rhos.size - 1, self.grid.lams.size - 1
         inside = 0 <= i <= last_i and 0 <= j <= last_j
@@ -287,49 +291,64 @@ class _Search:
             losses.metrics[i] = [
                 left_out.at(rho, self.n_slots) for left_out in losses.left_out
             ]
-        found = _joined(losses.metrics[i], lam, self.rules)
+        found = _joined(losses.metrics[i], lam, self.rules, quick=quick)
         losses.cells[i, j] = {rule: found[:, r] for r, rule in enumerate(self.rules)}
         for rule in self.rules:
             mean = float(losses.of_rule(rule)[i, j].mean())
             self._keep(Candidate(rule, rho, lam, losses.width), mean)
 
     def sweep(self, losses: _WidthLosses) -> dict[Rule, Cell]:
-        """Try every second rho and every second lam, leaving out few samples.
+        """Try every second rho and every third lam, leaving out few samples.
 
         Returns
         -------
         dict
-            For each rule that is not hopeless, the best cell.
+            The best cell of the last rule, and of those that may be better.
         """
         for i in range(0, self.grid.rhos.size, 2):
-            for j in range(0, self.grid.lams.size, 2):
-                self.try_cell(losses, i, j)
+            for j in range(min(1, self.grid.lams.size - 1), self.grid.lams.size, 3):
+                self.try_cell(losses, i, j, quick=True)
         at_best = {rule: self._fair_at_best(losses, rule) for rule in self.rules}
-        lowest = min(self.rules, key=lambda rule: float(at_best[rule].mean()))
+        *others, last = self.rules
         self.rules = [
             rule
-            for rule in self.rules
-            if not is_better(at_best[lowest], at_best[rule], _HOPELESS_ERRORS)
+            for rule in others
+            if is_better(at_best[rule], at_best[last], _PROMISING_ERRORS)
         ]
+        self.rules.append(last)
+        lowest = min(self.rules, key=lambda rule: float(at_best[rule].mean()))
         starts = {rule: losses.best(rule) for rule in self.rules}
         n_errors = max(1, int(np.count_nonzero(at_best[lowest])))
         wanted = min(_ENOUGH_ERRORS / n_errors, _ENOUGH_PROBES / at_best[lowest].size)
-        n_slots = self.contests[0].with_slots(int(np.ceil(wanted))).n_slots
-        if n_slots > self.n_slots:
-            # Start again with more samples.
-            self.n_slots = n_slots
-            losses.metrics, losses.cells = {}, {}
-            self.tried, self.losses = [], []
+        self.n_slots = self.contests[0].with_slots(int(np.ceil(wanted))).n_slots
+        # Start again with more samples, and with both galleries. Only the fair gallery
+        # depends on how the samples are put into slots.
+        if self.rules == ["cosine"]:
+            self.contests = self.contests[:1]
+            losses.left_out = losses.left_out[:1]
+        losses.metrics, losses.cells = {}, {}
+        self.tried, self.losses = [], []
         return starts
 
     def walk_downhill(self, losses: _WidthLosses, rule: Rule, start: Cell) -> None:
-        """Try the neighbours of the best cell until all of them are worse."""
+        """Try the neighbours of the best cell until all of them are worse.
+
+        The sweep may mislead, so the walk starts from its best cell or from usual
+        values, whichever is better.
+        """
         self.try_cell(losses, *start)
+        self.try_cell(losses, *self._usual_cell(rule))
         before = None
         while before != losses.best(rule):
             before = i, j = losses.best(rule)
             for cell in ((i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)):
                 self.try_cell(losses, *cell)
+
+    def _usual_cell(self, rule: Rule) -> Cell:
+        """The cell that is nearest to the usual values of a rule."""
+        usual = zip((self.grid.rhos, self.grid.lams), _USUAL[rule], strict=True)
+        i, j = (int(np.abs(np.log(values / value)).argmin()) for values, value in usual)
+        return i, j
 
     def refine(self, losses: _WidthLosses, rule: Rule) -> None:
         """Try values half-way from the best cell to its neighbours."""
@@ -361,10 +380,18 @@ class _Search:
         rho, lam = map(float, np.exp(means))
         metrics = [left_out.at(rho, self.n_slots) for left_out in losses.left_out]
         found = _joined(metrics, lam, [rule])
-        by_probe = _weighted(rule, found[:, 0])
+        by_probe = found[_GALLERY[rule], 0]
         candidate = Candidate(rule, rho, lam, losses.width)
         self._keep(candidate, float(by_probe.mean()))
         return candidate, by_probe
+
+    def by_sample(self, by_probe: Array) -> Array:
+        """Mean losses of samples, from the losses of all times they were left out."""
+        contests = [contest.with_slots(self.n_slots) for contest in self.contests]
+        rows = np.concatenate([contest.rows[contest.probes] for contest in contests])
+        sums = np.bincount(rows, by_probe, minlength=self.codes.size)
+        counts = np.bincount(rows, minlength=self.codes.size)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
     def _keep(self, candidate: Candidate, loss: float) -> None:
         self.tried.append(candidate)
@@ -400,20 +427,23 @@ def _between(values: Array, place: float) -> float:
     return float(np.sqrt(values[lower] * values[upper]))
 
 
-def _weighted(rule: Rule, losses: Array) -> Array:
-    """Losses in both galleries, with the weights by which parameters are chosen."""
-    share = _FAIR_SHARE[rule]
-    return np.asarray(share * losses[0] + (1.0 - share) * losses[1])
-
-
 def _joined(
-    metrics: Sequence[LeaveOneOutAtRho], lam: float, rules: Sequence[Rule]
+    metrics: Sequence[LeaveOneOutAtRho],
+    lam: float,
+    rules: Sequence[Rule],
+    *,
+    quick: bool = False,
 ) -> Array:
     """Losses of all left-out samples of all contests."""
-    return np.concatenate([at.losses(lam, rules) for at in metrics], axis=-1)
+    found = [at.losses(lam, rules, quick=quick) for at in metrics]
+    return np.concatenate(found, axis=-1)
 
 
 def is_better(losses: Array, others: Array, n_errors: float) -> bool:
-    """Whether losses are lower by more than a number of standard errors."""
+    """Whether losses are lower by more than a number of standard errors.
+
+    Samples of which one loss is not known (NaN) do not count.
+    """
     gain = others - losses
+    gain = gain[~np.isnan(gain)]
     return bool(gain.mean() > n_errors * gain.std() / np.sqrt(gain.size))

@@ -319,8 +319,8 @@ class DualQMLWCV(DualQMLW):
         Weights of the prior to try.
     lams : array-like of shape (n_lams,), default=(0.002, 0.01, 0.05, 0.25, 1.25, 6.0)
         Values of lambda to try. Not all pairs are tried: the search starts with every
-        second rho and lambda, and then tries the values next to the best until they
-        are worse.
+        second rho and third lambda, and then tries the values next to the best until
+        they are worse.
     rules : sequence of {"cosine", "max"}, default=("cosine", "max")
         Decision rules to try, see :class:`DualQMLW`. "cosine" is preferred for images
         of at least 20 classes, else "max": the preferred rule is chosen unless the
@@ -402,7 +402,7 @@ class DualQMLWCV(DualQMLW):
     would be chosen by that, so the rules are compared with a gallery in which every
     class has one sample less. This gallery is smaller than the final one, and needs
     more regularisation. So rho and lam of rule "cosine", which hardly depends on the
-    number of samples of a class, are chosen mainly with all other samples.
+    number of samples of a class, are chosen with all other samples.
 
     If only a few left-out samples are not recognised, candidates differ by one or two
     of them. So rho and lam that are far from usual values (0.3 and 0.2 for "cosine", 1
@@ -556,8 +556,8 @@ class DualQMLWCV(DualQMLW):
         # The last input, unless another one is better by more than a standard error.
         *others, chosen = choices
         for descriptor in reversed(others):
-            losses_here = choices[descriptor].by_probe
-            if is_better(losses_here, choices[chosen].by_probe, 1.0):
+            losses_here = choices[descriptor].by_sample
+            if is_better(losses_here, choices[chosen].by_sample, 1.0):
                 chosen = descriptor
         self._keep_results(tried, losses, chosen, choices[chosen].best)
         return chosen, choices[chosen]
