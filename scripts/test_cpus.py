@@ -30,6 +30,7 @@ QUICK = [
     "tests/core/test_newton.py",
     "tests/core/test_certificate.py",
     "tests/extractors/test_dual_qml.py",
+    "tests/extractors/test_leave_one_out.py",
     "--deselect",
     "tests/extractors/test_dual_qml.py::test_interrupt_stops_a_long_fit_promptly",
 ]
