@@ -52,9 +52,8 @@ _MOST_METRICS = 3
 #: this number of left-out samples, as each time the gallery is another one.
 _FEW_PROBES = 300
 #: The last rule is preferred unless another one is better by more than this number of
-#: standard errors; by more than the second number, if it is "cosine" and there is no
-#: gallery that is fair to "max".
-_CLEAR_ERRORS, _CLEAR_ERRORS_UNFAIR = 2.25, 4.0
+#: standard errors. Where "max" is preferred, "cosine" is either far better or worse.
+_CLEAR_ERRORS: dict[Rule, float] = {"max": 2.25, "cosine": 4.0}
 #: After the sweep, another rule than the last one is tried only if it is better by more
 #: than this number of standard errors.
 _PROMISING_ERRORS = 1.0
@@ -407,9 +406,7 @@ class _Search:
         chosen = self.rules[-1]
         at_best = {rule: self._fair_at_best(losses, rule) for rule in self.rules}
         for rule in reversed(self.rules[:-1]):
-            unfair = rule == "cosine" and not self.contests[0].has_fair_gallery
-            n_errors = _CLEAR_ERRORS_UNFAIR if unfair else _CLEAR_ERRORS
-            if is_better(at_best[rule], at_best[chosen], n_errors):
+            if is_better(at_best[rule], at_best[chosen], _CLEAR_ERRORS[rule]):
                 chosen = rule
         return chosen
 

@@ -324,8 +324,8 @@ class DualQMLWCV(DualQMLW):
     rules : sequence of {"cosine", "max"}, default=("cosine", "max")
         Decision rules to try, see :class:`DualQMLW`. "cosine" is preferred for images
         of at least 20 classes, else "max": the preferred rule is chosen unless the
-        other one is clearly better: by 2.25 standard errors, or by 4 if "cosine"
-        is better and classes have four or more samples. "cosine" is not tried
+        other one is clearly better: "max" by 2.25 standard errors, "cosine" by 4,
+        as it is either far better or worse for vectors. "cosine" is not tried
         for more than 25 million pairs of a sample and a class, as it keeps a number
         for each pair, unless it is the only rule.
     own_weight : float, default=0.5
