@@ -142,6 +142,7 @@ def test_the_objective_is_that_of_the_general_solver(problem, lam):
 
 
 def test_the_solution_is_that_of_a_conic_solver():
+    pytest.importorskip("cvxpy")
     spectrum, members, _ = make_problem([12, 15, 11], 4, noise=0.4, centre=False)
     ours = dense_matrices(spectrum, solve(spectrum, members, 1.0, tol=1e-9))
     conic = dense_matrices(spectrum, solve(spectrum, members, 1.0, solver="sdp"))
