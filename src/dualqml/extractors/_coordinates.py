@@ -6,6 +6,8 @@ and from how many samples, depends on their number, so that time and memory grow
 linearly with it:
 
 - Linear coordinates of rows with few features are principal components.
+- With a background of other people, the coordinates are linear, and span their
+  statistics too.
 - In all other cases the basis comes from scalar products, or kernel values, with
   *landmarks*. These are all samples, or an even choice from all classes if there are
   more than `_MOST_LANDMARKS`. Nothing of size n_samples x n_samples is computed then.
@@ -23,10 +25,18 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg.lapack import dpocon, dpotrf, dtrtri
 
-from dualqml._linalg import SAME_SAMPLE, deviations, gram_distances, span_pca
+from dualqml._linalg import (
+    SAME_SAMPLE,
+    class_means,
+    deviations,
+    gram_distances,
+    principal_directions,
+    span_pca,
+)
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DualQMLError
 from dualqml.extractors._memory import require_pairs
+from dualqml.extractors.background import Background
 from dualqml.extractors.kernels import centred_kernel
 from dualqml.extractors.prepared_samples import (
     MOST_MOVING,
@@ -45,6 +55,9 @@ _LEAST_DIRECTIONS, _MOST_DIRECTIONS = 400, 1024
 #: All directions are kept up to this multiple of the number of leading directions: they
 #: need a Cholesky factor, which is ten times faster than eigenvectors.
 _ALL_DIRECTIONS_RATIO = 1.25
+#: The mean of the background counts as that of so many enrolled people. Other people
+#: photographed elsewhere have another mean.
+_BACKGROUND_PEOPLE = 5
 #: Most matrices of moving samples and landmarks that there are at a time.
 _MATRICES_OF_MOTIONS = 29.0
 #: Most landmarks of the coarse coordinates, and most leading directions if there are
@@ -68,23 +81,29 @@ class Coordinates:
     n_directions : int
         Number of directions of the space: d, or more if these are only the leading
         coordinates.
+    other_contrasts : ndarray of shape (n_rows, d) or None
+        Rows whose scatter is added to that of the samples within their classes: what
+        other people teach.
     """
 
     training: Array
     projector: Array
     tangent_scatter: Array | None
     n_directions: int
+    other_contrasts: Array | None = None
 
     def first(self, n_coordinates: int) -> "Coordinates":
         """The first coordinates only."""
         scatter = self.tangent_scatter
         if scatter is not None:
             scatter = scatter[:n_coordinates, :n_coordinates]
+        others = self.other_contrasts
         return Coordinates(
             self.training[:, :n_coordinates],
             self.projector[:, :n_coordinates],
             scatter,
             self.n_directions,
+            None if others is None else others[:, :n_coordinates],
         )
 
 
@@ -127,6 +146,52 @@ class InputCoordinates:
     def coarse(self) -> Coordinates:
         """A few hundred leading coordinates, to compare parameters in."""
         return self._coordinates.first(_COARSE_DIRECTIONS)
+
+
+class BackgroundCoordinates(InputCoordinates):
+    """Linear coordinates of samples and of a background of other people.
+
+    The mean is that of the people: the background counts as `_BACKGROUND_PEOPLE` more,
+    so that the mean of very few people is not trusted. The axes are the principal
+    directions of the samples and of the variation of the background together.
+
+    Parameters
+    ----------
+    samples : PreparedSamples
+        Training samples.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
+    background : Background
+        The statistics of other people.
+    weight : float
+        Weight of a sample of the background, relative to a training sample, in the
+        within-class scatter.
+    """
+
+    def __init__(
+        self,
+        samples: PreparedSamples,
+        codes: Index,
+        background: Background,
+        weight: float,
+    ) -> None:
+        means, _ = class_means(samples.inputs, codes)
+        n_others = min(background.n_people, _BACKGROUND_PEOPLE)
+        total = means.sum(axis=0) + n_others * background.mean
+        self.mean = total / (len(means) + n_others)
+        centred = samples.inputs - self.mean
+        landmarks = spread_rows(codes, _MOST_LANDMARKS)
+        spanning = [centred[landmarks], background.within, background.between]
+        _, basis = principal_directions(np.concatenate(spanning))
+        moved = samples.moved(spread_rows(codes, MOST_MOVING))
+        tangents = [] if moved is None else [rows @ basis for rows in moved]
+        self._coordinates = Coordinates(
+            centred @ basis,
+            basis,
+            _mean_scatter(tangents),
+            basis.shape[1],
+            np.sqrt(weight) * (background.within @ basis),
+        )
 
 
 class LandmarkCoordinates:

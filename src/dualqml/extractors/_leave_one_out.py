@@ -46,6 +46,7 @@ from scipy.linalg.lapack import dpotrf
 
 from dualqml._linalg import class_means, unit_rows
 from dualqml._typing import Array, Index, Mask
+from dualqml.extractors.class_sizes import pooled_correlation, scales_of_sizes
 from dualqml.extractors.dual_qml import Rule
 from dualqml.extractors.tuning import rank_loss
 
@@ -337,6 +338,22 @@ class GalleryFilters:
         return np.asarray(solved[..., 0])
 
     @cached_property
+    def correlation(self) -> float | None:
+        """Correlation of samples of one class; None if all classes have one size."""
+        sizes = self.used.sum(axis=1)
+        if (sizes == sizes[0]).all():
+            return None
+        # In these coordinates Z'Z is I - R/lam, and each filter has the response 1 to
+        # the samples of its own class.
+        moved = solve_triangular(
+            self.factor, self.filters.T, lower=True, trans="T", check_finite=False
+        )
+        everyone = np.einsum("cj,cj->c", self.filters, self.filters)
+        everyone -= np.einsum("jc,jc->c", moved, moved) / self.lam
+        energies = np.maximum(everyone - sizes, 0.0) / (sizes.sum() - sizes)
+        return pooled_correlation(energies, sizes) if energies.any() else None
+
+    @cached_property
     def profiles(self) -> Array:
         """Responses of all filters to all samples."""
         return np.asarray(self.T @ self.filters.T)
@@ -401,7 +418,24 @@ class LeftOutSlot:
 
     def scores(self, rule: Rule) -> Array:
         """Scores of all classes for the left-out samples, by a decision rule."""
-        return self.cosines() if rule == "cosine" else self.responses
+        return self.cosines() if rule == "cosine" else self.scaled_responses()
+
+    def scaled_responses(self) -> Array:
+        """Responses, comparable between classes of different sizes."""
+        correlation = self.filters.correlation
+        if correlation is None:
+            return self.responses
+        sizes = self.filters.used.sum(axis=1)
+        n_classes = sizes.size
+        # The own class of a left-out sample has another size without it.
+        every_size = np.concatenate([sizes, self.used.sum(axis=1)])
+        scales = scales_of_sizes(every_size, correlation)
+        out = self.responses / scales[:n_classes]
+        rows = np.arange(self.classes.size)
+        out[rows, self.classes] = (
+            self.responses[rows, self.classes] / scales[n_classes:]
+        )
+        return np.asarray(out)
 
     @cached_property
     def responses(self) -> Array:

@@ -83,6 +83,43 @@ def signed_root_features(
     return _apply_in_chunks(X, components, ranks, signed_roots)
 
 
+def energies_of_others(
+    X: Array, codes: Index, components: Array, ranks: NDArray[np.int64]
+) -> Array:
+    """Mean of x'P_c x over the samples of all other classes, for every class.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Training samples.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
+    components : ndarray of shape (sum of ranks, n_features)
+        Factors of all classes, stacked.
+    ranks : ndarray of shape (n_classes,)
+        Number of factors of each class.
+
+    Returns
+    -------
+    ndarray of shape (n_classes,)
+        The mean energies; zero if there is no other class.
+    """
+    n_samples, n_classes = codes.size, ranks.size
+    own = np.zeros(n_classes)
+    class_of = np.repeat(np.arange(n_classes), ranks)
+    # The sum over all samples is tr(P_c X'X), of which X'X can be much smaller than X.
+    if X.shape[1] < n_samples:
+        factors = np.einsum("ij,ij->i", components @ (X.T @ X), components)
+    else:
+        factors = np.einsum("ij,ij->j", *(2 * [X @ components.T]))
+    everyone = np.bincount(class_of, factors, minlength=n_classes)
+    for c in range(n_classes):
+        rows = X[codes == c] @ components[class_of == c].T
+        own[c] = np.vdot(rows, rows)
+    n_others = n_samples - np.bincount(codes, minlength=n_classes)
+    return np.maximum(everyone - own, 0.0) / np.maximum(n_others, 1)
+
+
 def profile_gallery(
     features: Array, codes: Index, *, own_weight: float, centre: bool
 ) -> tuple[Array, Array | None]:

@@ -42,10 +42,12 @@ from dualqml.core.solve import DEFAULT_MAX_ITER
 from dualqml.exceptions import InfeasibleError
 from dualqml.extractors._quadratic_features import (
     centred,
+    energies_of_others,
     profile_gallery,
     quadratic_features,
     signed_root_features,
 )
+from dualqml.extractors.class_sizes import class_scales
 from dualqml.extractors.nearest import class_similarities, nearest
 from dualqml.extractors.tuning import check_search_results, search_results, spread_folds
 
@@ -350,7 +352,8 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     rule : {"cosine", "max"}, default="cosine"
         - "cosine": nearest neighbour with cosine similarity between quadratic
           features and those of the training samples.
-        - "max": the class of the largest feature.
+        - "max": the class of the largest feature. If classes have different numbers
+          of samples, the features are made comparable first (`class_scale_`).
     features : {"quadratic", "signed-root"}, default="quadratic"
         The paper's features or their signed roots, see :class:`DualQML`.
     own_weight : float, default=1.0
@@ -406,6 +409,10 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     training_codes_ : ndarray of shape (n_samples,) or None
         Classes of the training samples, as indices into `classes_`. None for rule
         "max".
+    class_scale_ : ndarray of shape (n_classes,) or None
+        Divisors that make the features of classes of few and of many samples
+        comparable, see :mod:`dualqml.extractors.class_sizes`. None for rule "cosine",
+        and if all classes have the same number of samples.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -439,6 +446,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         training_features_=(MATRIX | NOTHING).of("n_samples", "n_classes"),
         training_mean_=(VECTOR | NOTHING).of("n_classes"),
         training_codes_=(CODES | NOTHING).of("n_samples"),
+        class_scale_=(VECTOR | NOTHING).of("n_classes"),
     )
 
     def __init__(
@@ -482,15 +490,42 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         -------
         ndarray of shape (n_samples, n_classes) or (n_samples,)
             Rule "cosine": the largest cosine similarity to a training sample
-            of the class. Rule "max": the features themselves. With two classes,
-            the score of the second minus that of the first.
+            of the class. Rule "max": the features, divided by `class_scale_`
+            ("quadratic": by its square). With two classes, the score of the second
+            minus that of the first.
         """
-        features = np.asarray(self.transform(X), dtype=np.float64)
-        scores = centred(features, self.training_mean_)
+        scores = self.class_scores(X)
+        return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
+
+    def class_scores(self, X: ArrayLike) -> Array:
+        """Score of every class, with one column per class also for two classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The scores of :meth:`decision_function`.
+        """
+        scores = self._decision_features(X)
         gallery, codes = self.training_features_, self.training_codes_
         if gallery is not None and codes is not None:
             scores = class_similarities(scores, gallery, codes, self.classes_.size)
-        return scores[:, 1] - scores[:, 0] if self.classes_.size == 2 else scores
+        return scores
+
+    def _decision_features(self, X: ArrayLike) -> Array:
+        """Features as the decision rule compares them."""
+        features = np.asarray(self.transform(X), dtype=np.float64)
+        if self.class_scale_ is not None:
+            return self._scaled(features, self.class_scale_)
+        return centred(features, self.training_mean_)
+
+    def _scaled(self, features: Array, scales: Array) -> Array:
+        """Features of classes of all sizes, made comparable."""
+        return features / (scales if self.features == "signed-root" else scales**2)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of every sample.
@@ -507,14 +542,14 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
             "cosine") or classes (rule "max").
         """
         check_is_fitted(self)
-        features = np.asarray(self.transform(X), dtype=np.float64)
-        features = centred(features, self.training_mean_)
+        features = self._decision_features(X)
         gallery, codes = self.training_features_, self.training_codes_
         return np.asarray(self.classes_[decide(self.rule, features, gallery, codes)])
 
     def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
         super()._fit_at(data, codes, lam)
         self.training_features_ = self.training_mean_ = self.training_codes_ = None
+        self.class_scale_ = None
         if self.rule == "cosine":
             self.training_features_, self.training_mean_ = profile_gallery(
                 self._features(data),
@@ -523,6 +558,11 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
                 centre=self.centre,
             )
             self.training_codes_ = codes
+            return
+        counts = np.bincount(codes)
+        if (counts != counts[0]).any():
+            energies = energies_of_others(data, codes, self.components_, self.ranks_)
+            self.class_scale_ = class_scales(energies, counts)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -620,6 +660,10 @@ class DualQMLClassifierCV(DualQMLClassifier):
     training_codes_ : ndarray of shape (n_samples,) or None
         Classes of the training samples, as indices into `classes_`. None for rule
         "max".
+    class_scale_ : ndarray of shape (n_classes,) or None
+        Divisors that make the features of classes of few and of many samples
+        comparable, see :mod:`dualqml.extractors.class_sizes`. None for rule "cosine",
+        and if all classes have the same number of samples.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -724,6 +768,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         used = self._used_samples(data[train], train)
         spectrum = scatter_spectrum(data[train][used])
         present, fold_codes = np.unique(codes[train][used], return_inverse=True)
+        counts = np.bincount(fold_codes)
         probes = spectrum.project(data[held_out])
         errors = np.empty(lams.size)
         order = np.argsort(lams, kind="stable")
@@ -742,6 +787,11 @@ class DualQMLClassifierCV(DualQMLClassifier):
                     spectrum.coordinates, solution.factors, solution.ranks
                 )
                 gallery = unit_rows(training)
+            elif (counts != counts[0]).any():
+                energies = energies_of_others(
+                    spectrum.coordinates, fold_codes, solution.factors, solution.ranks
+                )
+                features = self._scaled(features, class_scales(energies, counts))
             decided = decide(self.rule, features, gallery, fold_codes)
             errors[position] = np.mean(present[decided] != codes[held_out])
         return errors

@@ -185,11 +185,28 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         -------
         ndarray of shape (n_samples, n_classes) or (n_samples,)
             Rule "cosine": the largest cosine similarity to a training sample
-            of the class. Rule "max": the signed roots. With two classes, the
-            score of the second minus that of the first.
+            of the class. Rule "max": the signed roots, divided by
+            ``qml_.class_scale_`` if classes have different numbers of samples. With two
+            classes, the score of the second minus that of the first.
         """
         coordinates = self._coordinates(X)
         return self.qml_.decision_function(coordinates)
+
+    def class_scores(self, X: ArrayLike) -> Array:
+        """Score of every class, with one column per class also for two classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The scores of :meth:`decision_function`.
+        """
+        coordinates = self._coordinates(X)
+        return self.qml_.class_scores(coordinates)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of every sample.

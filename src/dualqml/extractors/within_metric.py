@@ -24,12 +24,14 @@ from dualqml._saved_state import (
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor
 from dualqml._typing import Array, Index
 from dualqml.extractors._coordinates import (
+    BackgroundCoordinates,
     Coordinates,
     CoordinateSystem,
     GramCoordinates,
     InputCoordinates,
     KernelCoordinates,
 )
+from dualqml.extractors.background import Background
 from dualqml.extractors.kernels import CentredKernel, check_kernel_coefficients
 from dualqml.extractors.prepared_samples import (
     MOST_MOVING,
@@ -93,6 +95,13 @@ class WithinMetric(SupervisedExtractor):
         "local" replaces images by their :class:`~dualqml.images.LocalDescriptors`, and
         motions of images by changes of the descriptors. None uses the rows as they
         are.
+    background : Background, default=None
+        Statistics of other people, who are not in the training set. Their within-class
+        scatter is added to that of the training samples. The coordinates are linear
+        then.
+    background_weight : float, default=1.0
+        Weight of a sample of the background, relative to a training sample. With 0 the
+        background is not used.
 
     Attributes
     ----------
@@ -145,6 +154,8 @@ class WithinMetric(SupervisedExtractor):
         "image_shape": ["array-like", None],
         "kappa": [Interval(Real, 0, 1, closed="both")],
         "descriptor": [StrOptions({"local"}), None],
+        "background": [Background, None],
+        "background_weight": [Interval(Real, 0, None, closed="left")],
     }
 
     _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
@@ -162,6 +173,8 @@ class WithinMetric(SupervisedExtractor):
         image_shape: SizeLike | None = None,
         kappa: float = 0.2,
         descriptor: Descriptor | None = None,
+        background: Background | None = None,
+        background_weight: float = 1.0,
     ) -> None:
         self.rho = rho
         self.kernel = kernel
@@ -169,6 +182,8 @@ class WithinMetric(SupervisedExtractor):
         self.image_shape = image_shape
         self.kappa = kappa
         self.descriptor = descriptor
+        self.background = background
+        self.background_weight = background_weight
 
     @property
     def n_inputs_(self) -> int:
@@ -288,6 +303,11 @@ class WithinMetric(SupervisedExtractor):
             The part of the computation that does not depend on rho.
         """
         n_samples, n_inputs = samples.inputs.shape
+        if self.background is not None and self.background_weight > 0.0:
+            self.background.check_inputs(n_inputs, self.descriptor)
+            return BackgroundCoordinates(
+                samples, codes, self.background, self.background_weight
+            )
         if not self._uses_products(n_samples, n_inputs):
             return InputCoordinates(samples, codes)
         if self._has_kernel(n_samples):
@@ -399,7 +419,7 @@ def within_spectrum(
     WithinSpectrum
         The spectrum. All variances are zero if no class varies.
     """
-    contrasts, scale = _unit_contrasts(coordinates.training, codes)
+    contrasts, scale = _unit_contrasts(coordinates, codes)
     within = contrasts.T @ contrasts
     if not _has_motions(coordinates, kappa):
         variances, directions = np.linalg.eigh(coordinates.n_directions * within)
@@ -416,7 +436,7 @@ def _metric_factor(
     coordinates: Coordinates, codes: Index, kappa: float, rho: float
 ) -> Array | None:
     """The Cholesky factor of S_rho; None if rounding has made it indefinite."""
-    contrasts, _ = _unit_contrasts(coordinates.training, codes)
+    contrasts, _ = _unit_contrasts(coordinates, codes)
     metric = contrasts.T @ contrasts
     if _has_motions(coordinates, kappa):
         metric += rho * _prior(coordinates, kappa)
@@ -427,9 +447,12 @@ def _metric_factor(
     return None if failed else np.asarray(factor)
 
 
-def _unit_contrasts(A: Array, codes: Index) -> tuple[Array, float]:
+def _unit_contrasts(coordinates: Coordinates, codes: Index) -> tuple[Array, float]:
     """Rows H with H'H = S_w of trace 1, and their scale; none if no class varies."""
+    A = coordinates.training
     contrasts = within_contrasts(A, codes)
+    if coordinates.other_contrasts is not None:
+        contrasts = np.concatenate([contrasts, coordinates.other_contrasts])
     total = float(np.vdot(contrasts, contrasts))
     # Because of rounding, contrasts of equal rows are not exactly zero.
     if total <= 1e-20 * np.einsum("ij,ij->", A, A):
