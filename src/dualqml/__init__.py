@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dualqml.extractors import (
+        Background,
         DualQML,
         DualQMLClassifier,
         DualQMLClassifierCV,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dualqml.persistence import load, save
 
 __all__ = [
+    "Background",
     "DualQML",
     "DualQMLClassifier",
     "DualQMLClassifierCV",

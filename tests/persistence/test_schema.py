@@ -13,6 +13,7 @@ from dualqml.extractors import (
     ERKDA,
     GTDA,
     MLE,
+    Background,
     DualQMLClassifier,
     DualQMLW,
     Fisherfaces,
@@ -46,6 +47,9 @@ FREE = {
     # These bases are reports; `components_` is used.
     ("GTDA", "row_basis_", 1),
     ("GTDA", "column_basis_", 1),
+    # Directions without variance have no row.
+    ("Background", "within", 0),
+    ("Background", "between", 0),
     # Results for lists of parameters, which may have been changed since the fit.
     *(("DualQMLClassifierCV", "cv_errors_", axis) for axis in range(2)),
 }
@@ -86,6 +90,17 @@ def gaps_counted():
     return StandardScaler().fit(gappy)
 
 
+class Statistics:
+    """A background that is computed by a fit."""
+
+    def __init__(self, **options):
+        self.options = options
+
+    def fit(self, X, y):
+        with pytest.warns(UserWarning, match="Only 5 people"):
+            return Background.from_samples(X, y, **self.options)
+
+
 #: All methods and estimators, in all settings with different arrays; not fitted yet.
 MODELS = {
     name: with_nearest(clone(estimator)) for name, estimator in SETTINGS.items()
@@ -98,6 +113,8 @@ MODELS = {
     ),
     "ERKDA(igo)": with_nearest(ERKDA(kernel="igo", image_shape=(4, 16))),
     "GTDA(one row)": with_nearest(GTDA(image_shape=(1, 64))),
+    "Background": Statistics(),
+    "Background(images)": Statistics(image_shape=(8, 8)),
 }
 MODELS |= {
     f"method {name}": make_method(name, image_shape=(8, 8), **few_folds(name))
@@ -221,7 +238,7 @@ def test_the_list_has_all_estimators_of_the_package():
         if isinstance(kind, type) and issubclass(kind, BaseEstimator)
     }
     of_scikit_learn = {"Normalizer", "Pipeline", "StandardScaler"}
-    parts = {"CentredKernel", "PatchMaps", "RankSearchCV"}
+    parts = {"Background", "CentredKernel", "PatchMaps", "RankSearchCV"}
     assert set(CLASSES) == estimators | of_scikit_learn | parts
 
 

@@ -2,6 +2,7 @@
 """Feature extractors and classifiers as scikit-learn estimators."""
 
 from dualqml.extractors.apca import APCA
+from dualqml.extractors.background import Background
 from dualqml.extractors.cfa import CFA
 from dualqml.extractors.dual_qml import DualQML, DualQMLClassifier, DualQMLClassifierCV
 from dualqml.extractors.dual_qml_w import DualQMLW, DualQMLWCV
@@ -26,6 +27,7 @@ __all__ = [
     "LPP",
     "MFA",
     "MLE",
+    "Background",
     "DualQML",
     "DualQMLClassifier",
     "DualQMLClassifierCV",

@@ -38,10 +38,11 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    estimator : estimator object
+    estimator : estimator object or Background
         A fitted estimator of dualqml, or a pipeline of such estimators and of
         scikit-learn's `StandardScaler` and `Normalizer`. Its parameters must be
-        numbers, strings, arrays, lists, dictionaries, None, or such estimators.
+        numbers, strings, arrays, lists, dictionaries, None, or such estimators. Or
+        the statistics of a :class:`~dualqml.extractors.Background`.
     path : path
         The file. Its folder is made if it does not exist.
 
@@ -112,7 +113,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
 
     Returns
     -------
-    estimator object
+    estimator object or Background
         The model. Its arrays are read-only and stay in the file until they are used.
         Processes that load the same file share their memory.
 

@@ -143,6 +143,7 @@ _SCALER = fitted(
 
 _ALL = (
     _saved_class(extractors.APCA),
+    _saved_class(extractors.Background),
     _saved_class(extractors.CFA),
     _saved_class(extractors.DualQML),
     _saved_class(extractors.DualQMLClassifier),
