@@ -117,9 +117,7 @@ class Cell:
     @property
     def n_divisions(self) -> int:
         """Number of divisions by default: fewer for images, which take long."""
-        if self.image_shape is None:
-            return 10
-        return 3 if self.question == "background" else 5
+        return 10 if self.image_shape is None else 5
 
     @property
     def methods(self) -> list[str]:
