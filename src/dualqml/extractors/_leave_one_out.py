@@ -118,7 +118,7 @@ class Contest:
         return bool(np.median(self.real.sum(axis=1)) < _MANY_PER_CLASS)
 
 
-def make_contest(codes: Index, random_state: np.random.RandomState) -> Contest:
+def make_contest(codes: Index, random_state: np.random.RandomState | None) -> Contest:
     """Choose the samples that take part.
 
     Parameters
@@ -126,8 +126,8 @@ def make_contest(codes: Index, random_state: np.random.RandomState) -> Contest:
     codes : ndarray of shape (n_samples,)
         Classes of all training samples, 0 to n_classes - 1, at least one class with
         several samples.
-    random_state : RandomState
-        Source of the order of the samples of each class.
+    random_state : RandomState or None
+        Source of the order of the samples of each class; None keeps their order.
 
     Returns
     -------
@@ -143,7 +143,9 @@ def make_contest(codes: Index, random_state: np.random.RandomState) -> Contest:
         several = by_size[: max(int((counts > 1).sum()), _MOST_CLASSES)]
         places = np.linspace(0, several.size - 1, _MOST_CLASSES).round()
         classes = np.sort(several[places.astype(np.intp)])
-    shuffled = random_state.permutation(codes.size)
+    shuffled = np.arange(codes.size)
+    if random_state is not None:
+        shuffled = random_state.permutation(codes.size)
     order = shuffled[np.argsort(codes[shuffled], kind="stable")]
     starts = np.cumsum(counts) - counts
     sizes = np.minimum(counts[classes], _MOST_PER_CLASS)
@@ -193,9 +195,9 @@ class LeaveOneOut:
         means, counts = class_means(projected, codes)
         self._rows = projected[contest.rows]
         own = codes[contest.rows]
+        self._deviations = scale * (self._rows - means[own])
         # The only sample of a class has no deviation, and is not left out.
-        factor = scale * np.sqrt(counts[own] / np.maximum(counts[own] - 1.0, 1.0))
-        self._deviations = factor[:, None] * (self._rows - means[own])
+        self._factors = np.sqrt(counts[own] / np.maximum(counts[own] - 1.0, 1.0))
 
     def at(self, rho: float, n_slots: int) -> "LeaveOneOutAtRho":
         """The samples in the metric of one rho.
@@ -214,8 +216,29 @@ class LeaveOneOut:
         """
         contest = self.contest.with_slots(n_slots)
         root = np.sqrt(self.variances + rho)
-        deviations = self._deviations[contest.probes] / root
+        probes = contest.probes
+        deviations = self._factors[probes, None] * self._deviations[probes] / root
         return LeaveOneOutAtRho(contest, self._rows / root, deviations, self.own_weight)
+
+    def class_deviations(self, rho: float, classes: Index) -> Array:
+        """Deviations of all samples of some classes in the metric of one rho.
+
+        Parameters
+        ----------
+        rho : float
+            Weight of the prior.
+        classes : ndarray of shape (n_chosen,)
+            Classes of the contest.
+
+        Returns
+        -------
+        ndarray of shape (n_chosen, largest class, d)
+            The deviations from the class means, padded with zeros.
+        """
+        index, real = self.contest.index[classes], self.contest.real[classes]
+        out = self._deviations[index] / np.sqrt(self.variances + rho)
+        out[~real] = 0.0
+        return np.asarray(out)
 
 
 class LeaveOneOutAtRho:
@@ -493,6 +516,63 @@ class LeftOutSlot:
         cosines = (profiles @ probes[:, :, None])[..., 0]
         norms = np.einsum("cmk,cmk->cm", profiles, profiles)
         return np.asarray(cosines / np.sqrt(np.where(norms > 0.0, norms, 1.0)))
+
+
+class LeftOutPeople:
+    """Samples of some classes, each class left out as a whole: they are strangers.
+
+    Without class c, the scatter loses Z_c'Z_c and the metric the deviations of all its
+    samples. So R changes as for one left-out sample, with more columns in V.
+
+    Parameters
+    ----------
+    filters : GalleryFilters
+        Filters learnt from a gallery.
+    deviations : ndarray of shape (n_chosen, largest class, d)
+        Deviations of the samples of the classes, from `LeaveOneOut.class_deviations`.
+    classes : ndarray of shape (n_chosen,)
+        The classes that are left out in turn.
+    n_each : int
+        Number of samples of each class that are compared with the other classes.
+    """
+
+    def __init__(
+        self, filters: GalleryFilters, deviations: Array, classes: Index, n_each: int
+    ) -> None:
+        self.filters = filters
+        contest = filters.at.contest
+        largest, d = deviations.shape[1:]
+        own = _take(filters.own, classes)
+        moved = filters.solved(deviations.reshape(-1, d)).reshape(deviations.shape)
+        in_gallery = np.where(filters.used[classes][:, :, None], own, 0.0)
+        V = np.concatenate([in_gallery, moved / np.sqrt(filters.lam)], axis=1)
+        V_T = V.transpose(0, 2, 1)
+        probes = own[:, :n_each]
+        change = np.linalg.solve(
+            np.eye(2 * largest) - V @ V_T, V @ probes.transpose(0, 2, 1)
+        )
+        probes = probes + change.transpose(0, 2, 1) @ V
+        # In the metric I - UU' squared norms grow by z'U (I - U'U)^-1 U'z.
+        along = deviations @ _take(filters.at.own, classes)[:, :n_each].transpose(
+            0, 2, 1
+        )
+        inner = np.eye(largest) - deviations @ deviations.transpose(0, 2, 1)
+        growth = np.einsum("cmk,cmk->ck", along, np.linalg.solve(inner, along))
+        probes = probes / np.sqrt(1.0 + np.maximum(growth, 0.0))[:, :, None]
+        real = contest.real[classes][:, :n_each]
+        #: Places of the strangers in the contest, and their classes.
+        self.places = contest.index[classes][:, :n_each][real]
+        self.own_classes = np.repeat(classes, real.sum(axis=1))
+        self.probes = probes[real]
+
+    def responses(self) -> Array:
+        """Responses to all classes, comparable between sizes; own classes -inf."""
+        filters = self.filters
+        out = self.probes @ filters.filters.T
+        if filters.correlation is not None:
+            out /= scales_of_sizes(filters.used.sum(axis=1), filters.correlation)
+        out[np.arange(len(out)), self.own_classes] = -np.inf
+        return np.asarray(out)
 
 
 def _take(array: Array, classes: Index) -> Array:

@@ -33,7 +33,7 @@ from dualqml._saved_state import (
 from dualqml._sklearn import class_codes
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DatabaseError
-from dualqml.extractors.within_metric import Descriptor, WithinMetric
+from dualqml.extractors.prepared_samples import Descriptor, sample_inputs
 from dualqml.images.shapes import ImageShape, SizeLike, shape_or_row
 
 #: Fewer people with several samples say too little about people in general.
@@ -207,6 +207,28 @@ class Background:
             descriptor=descriptor,
         )
 
+    def check_inputs(self, n_inputs: int, descriptor: Descriptor | None) -> None:
+        """Raise if samples are not of the same kind as those of the background.
+
+        Parameters
+        ----------
+        n_inputs : int
+            Number of inputs of a sample.
+        descriptor : {"local"} or None
+            The descriptor that they come from.
+
+        Raises
+        ------
+        ValueError
+            The number or the descriptor is another one.
+        """
+        if (n_inputs, descriptor) != (self.mean.size, self.descriptor):
+            raise ValueError(
+                f"The background has {_in_words(self.mean.size, self.descriptor)}, and "
+                f"the samples have {_in_words(n_inputs, descriptor)}: make the "
+                "background from samples of the same kind and size"
+            )
+
     def strangers(
         self,
         n_samples: int,
@@ -256,11 +278,12 @@ class Background:
         # Descriptors contain the pixels. With more pixels than inputs the check fails
         # anyway, and counting the descriptors could take much memory.
         if self.image_shape is not None and wanted <= self.mean.size:
-            metric = WithinMetric(
-                image_shape=self.image_shape, descriptor=self.descriptor
-            )
             no_samples = np.empty((0, wanted))
-            wanted = from_parameters(lambda: metric._inputs(no_samples).shape[1], path)
+            described = from_parameters(
+                lambda: sample_inputs(no_samples, self.descriptor, self.image_shape),
+                path,
+            )
+            wanted = described.shape[1]
             source = "descriptor"
         expect_equal(self.mean.size, wanted, path, "mean", "inputs", source)
         for name, rows, freedom in (
@@ -270,6 +293,10 @@ class Background:
             most = _most_rows(int(freedom), self.mean.size)
             what = f"has {len(rows)} rows, but at most {most} are possible"
             expect(len(rows) <= most, path, name, what)
+
+
+def _in_words(n_inputs: int, descriptor: Descriptor | None) -> str:
+    return f"{n_inputs} {'values' if descriptor is None else 'descriptors'} each"
 
 
 def _rows(
@@ -346,9 +373,8 @@ def _inputs(
     rows: Array, shape: ImageShape | None, descriptor: Descriptor | None
 ) -> Array:
     """Inputs of the metric; raise if one is not at unit norm."""
-    metric = WithinMetric(image_shape=shape, descriptor=descriptor)
     with np.errstate(over="ignore"):
-        inputs = metric._inputs(rows)
+        inputs = sample_inputs(rows, descriptor, shape)
     if inputs.shape[1] > 1:
         squares = np.einsum("ij,ij->i", inputs, inputs)
         if np.abs(squares - 1.0).max() > 1e-6:

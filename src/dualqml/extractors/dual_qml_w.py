@@ -37,14 +37,16 @@ from dualqml.extractors._parameter_search import (
     is_better,
     search_parameters,
 )
+from dualqml.extractors.background import Background
 from dualqml.extractors.dual_qml import DualQMLClassifier, Rule
 from dualqml.extractors.prepared_samples import (
     MOST_MOVING,
+    Descriptor,
     PreparedSamples,
     spread_rows,
 )
 from dualqml.extractors.tuning import check_search_results, search_results
-from dualqml.extractors.within_metric import Descriptor, KernelChoice, WithinMetric
+from dualqml.extractors.within_metric import KernelChoice, WithinMetric
 from dualqml.images.shapes import SizeLike
 
 InputChoice = Literal["auto", "local"]
@@ -97,6 +99,11 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         Weight of small affine motions in the prior, from 0 to 1, for images.
     descriptor : {"local"}, default=None
         "local" replaces images by their :class:`~dualqml.images.LocalDescriptors`.
+    background : Background, default=None
+        Statistics of other people, who are not in the training set, see
+        :class:`WithinMetric`.
+    background_weight : float, default=1.0
+        Weight of a sample of the background, relative to a training sample.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     n_jobs : int, default=None
@@ -158,6 +165,8 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         image_shape: SizeLike | None = None,
         kappa: float = 0.2,
         descriptor: Descriptor | None = None,
+        background: Background | None = None,
+        background_weight: float = 1.0,
         tol: float = 1e-6,
         n_jobs: int | None = None,
     ) -> None:
@@ -170,6 +179,8 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self.image_shape = image_shape
         self.kappa = kappa
         self.descriptor: InputChoice | None = descriptor
+        self.background = background
+        self.background_weight = background_weight
         self.tol = tol
         self.n_jobs = n_jobs
 

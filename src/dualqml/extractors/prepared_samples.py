@@ -9,16 +9,21 @@ that adding or removing a person costs little more than the learning.
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
+from dualqml._linalg import unit_rows
 from dualqml._typing import Array, Index
+from dualqml.images.descriptors import local_descriptors
+from dualqml.images.shapes import SizeLike, resolved_shape
 
 if TYPE_CHECKING:
     from dualqml.extractors.dual_qml_w import DualQMLW
+
+Descriptor = Literal["local"]
 
 #: Most samples whose motions are followed. Their scatter is a mean over samples, and
 #: more of them hardly change it.
@@ -175,6 +180,32 @@ class PreparedSamples:
         return rows
 
 
+def sample_inputs(
+    data: Array, descriptor: Descriptor | None, image_shape: SizeLike | None
+) -> Array:
+    """Inputs of the metric: samples, or their descriptors, scaled to unit norm.
+
+    Parameters
+    ----------
+    data : ndarray of shape (n_samples, n_features)
+        Samples.
+    descriptor : {"local"} or None
+        "local" replaces images by their local descriptors.
+    image_shape : tuple of int or None
+        Height and width of the images.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_inputs)
+        The inputs.
+    """
+    if descriptor == "local":
+        shape = resolved_shape(image_shape, data.shape[1], without="descriptor=None")
+        return unit_rows(local_descriptors(data, shape))
+    # A single feature has no direction, only a size.
+    return data if data.shape[1] == 1 else unit_rows(data)
+
+
 def spread_rows(codes: Index, most: int) -> Index:
     """Choose samples from all classes alike.
 
@@ -325,8 +356,9 @@ def needs_products(model: "DualQMLW", n_samples: int, n_inputs: int) -> bool:
     bool
         If False, `fit_prepared` needs the tangents.
     """
-    uses_products = model._metric(1.0, 1.0)._uses_products(n_samples, n_inputs)
-    return uses_products and n_samples <= _MOST_CACHED
+    if model.background is not None or n_samples > _MOST_CACHED:
+        return False
+    return model._metric(1.0, 1.0)._uses_products(n_samples, n_inputs)
 
 
 def fit_prepared(

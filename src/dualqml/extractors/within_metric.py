@@ -35,15 +35,16 @@ from dualqml.extractors.background import Background
 from dualqml.extractors.kernels import CentredKernel, check_kernel_coefficients
 from dualqml.extractors.prepared_samples import (
     MOST_MOVING,
+    Descriptor,
     PreparedSamples,
+    sample_inputs,
     spread_rows,
 )
-from dualqml.images.descriptors import local_descriptors, moving_descriptors
+from dualqml.images.descriptors import moving_descriptors
 from dualqml.images.shapes import ImageShape, SizeLike, resolved_shape
 from dualqml.images.tangents import tangent_images
 
 KernelChoice = Literal["auto", "rbf", "linear"]
-Descriptor = Literal["local"]
 
 #: Largest number of samples for which kernel="auto" is "rbf".
 _MOST_KERNEL_SAMPLES = 20_000
@@ -240,11 +241,7 @@ class WithinMetric(SupervisedExtractor):
 
     def _inputs(self, data: Array) -> Array:
         """Samples, or their descriptors, scaled to unit norm."""
-        if self.descriptor == "local":
-            shape = self._shape(data.shape[1])
-            return unit_rows(local_descriptors(data, shape))
-        # A single feature has no direction, only a size.
-        return data if data.shape[1] == 1 else unit_rows(data)
+        return sample_inputs(data, self.descriptor, self.image_shape)
 
     def _shape(self, n_features: int) -> ImageShape:
         return resolved_shape(self.image_shape, n_features, without="descriptor=None")

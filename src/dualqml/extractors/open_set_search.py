@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Choice of the parameters of a recogniser on the enrolled people alone.
+
+Enrolled samples are left out one at a time: they are searches for enrolled people.
+Enrolled people are left out one at a time, with all their samples: they are searches
+for strangers. Both have closed forms (`_leave_one_out`), so nothing is fitted for a
+left-out sample or person.
+
+A score has two parts, each in units of its spread between different people: the
+response of DualQML-W, and the cosine to the mean of a person's samples, which detects
+strangers that look like nobody. The best weight of the cosine depends on the samples:
+zero for some networks, large for others.
+
+The criterion is the rate of false positives at the score of a left-out sample: its
+logarithm, in the mean over these samples. This is the area under the curve of missed
+people over the logarithm of the false positive rate. A sample for which another person
+has a larger score counts as a rate of 1. Differences between candidates are often
+smaller than their standard errors, so the result is a mean over all candidates, each
+with the weight that its difference to the best allows.
+
+Everything here is a function of the samples given, in their order. No random numbers
+are used.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dualqml._linalg import unit_rows
+from dualqml._typing import Array, Index
+from dualqml.extractors._coordinates import Coordinates
+from dualqml.extractors._leave_one_out import (
+    Contest,
+    GalleryFilters,
+    LeaveOneOut,
+    LeftOutPeople,
+    LeftOutSlot,
+    make_contest,
+)
+from dualqml.extractors.prepared_samples import PreparedSamples
+from dualqml.extractors.within_metric import WithinMetric, within_spectrum
+
+#: About so many samples are left out, and so many are strangers.
+_MOST_PROBES = 600
+#: Most fair galleries (see `_leave_one_out`), each of which has filters of its own.
+_MOST_FAIR_SLOTS = 2
+#: Spreads at or below this are rounding.
+_LEAST_SPREAD = 1e-6
+#: Spread of responses between different people, if there are too few to measure it.
+USUAL_SPREAD = 0.12
+#: Added to weights of the cosine before their logarithms are averaged.
+_WEIGHT_OFFSET = 0.2
+#: Least standard error of a difference between two candidates, as that of a difference
+#: of this size in one sample.
+_LEAST_DIFFERENCE = 0.7
+#: Loss, in units of one sample, of a parameter that is ten times a usual one.
+_DEVIATION_LOSS = 0.5
+
+
+@dataclass(frozen=True)
+class OpenSetParameters:
+    """Parameters of a recogniser.
+
+    Attributes
+    ----------
+    rho, lam : float
+        Weight of the prior in the metric, and lambda of QML.
+    cosine_weight : float
+        Weight of the cosine, both parts being in units of their spreads.
+    background_weight : float
+        Weight of a sample of the background in the within-class scatter.
+    """
+
+    rho: float
+    lam: float
+    cosine_weight: float
+    background_weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class OpenSetGrid:
+    """The values to try.
+
+    Attributes
+    ----------
+    rhos, lams, cosine_weights, background_weights : sequence of float
+        Values of each parameter.
+    usual : OpenSetParameters
+        What is chosen if no sample can be left out, and preferred if candidates differ
+        by little.
+    """
+
+    rhos: Sequence[float]
+    lams: Sequence[float]
+    cosine_weights: Sequence[float]
+    background_weights: Sequence[float]
+    usual: OpenSetParameters
+
+
+@dataclass(frozen=True)
+class CosineScale:
+    """Mean and spread of cosines between different people.
+
+    Attributes
+    ----------
+    mean, spread : float
+        Of the cosines to the means of the samples of other people.
+    """
+
+    mean: float
+    spread: float
+
+    @classmethod
+    def fitted(cls, units: Array, means: Array, codes: Index) -> "CosineScale":
+        """Learn from the cosines of samples with the means of all other classes.
+
+        Parameters
+        ----------
+        units : ndarray of shape (n_samples, n_inputs)
+            Samples at unit norm.
+        means : ndarray of shape (n_classes, n_inputs)
+            Class means at unit norm.
+        codes : ndarray of shape (n_samples,)
+            Classes of the samples.
+
+        Returns
+        -------
+        CosineScale
+            Computed from sums over all pairs minus the pairs of the same class: a
+            large gallery has too many pairs to store.
+        """
+        if len(means) <= means.shape[1]:
+            squares = float(np.sum((units @ means.T) ** 2))
+        else:
+            squares = float(np.vdot(units.T @ units, means.T @ means))
+        total = float(units.sum(axis=0) @ means.sum(axis=0))
+        own = np.einsum("ij,ij->i", units, means[codes])
+        n_others = codes.size * (len(means) - 1)
+        mean = (total - float(own.sum())) / n_others
+        variance = (squares - float(own @ own)) / n_others - mean**2
+        spread = float(np.sqrt(max(variance, 0.0)))
+        # Two people with one sample each have one cosine: its spread is only rounding.
+        return cls(mean, spread if spread > _LEAST_SPREAD else 1.0)
+
+    def __call__(self, cosines: Array) -> Array:
+        """Cosines in units of their spread."""
+        return (cosines - self.mean) / self.spread
+
+
+@dataclass(frozen=True)
+class LeftOutScores:
+    """Scores of left-out samples and of strangers, with one choice of parameters.
+
+    Attributes
+    ----------
+    own : ndarray of shape (n_samples,)
+        Scores of left-out samples for their own class.
+    others : ndarray of shape (n_samples,)
+        Their largest scores for other classes.
+    strangers : ndarray of shape (n_strangers, n_classes)
+        Scores of left-out people; -inf for their own class.
+    spread : float
+        Spread of the responses of strangers, in units of which all scores are.
+    """
+
+    own: Array
+    others: Array
+    strangers: Array
+    spread: float
+
+    @property
+    def losses(self) -> Array:
+        """Logarithm of the false positive rate at the score of each sample."""
+        best = np.sort(self.strangers.max(axis=1))
+        above = best.size - np.searchsorted(best, self.own)
+        rates = np.log((1.0 + above) / (1.0 + best.size))
+        return np.where(self.own > self.others, rates, 0.0)
+
+
+@dataclass(frozen=True)
+class OpenSetChoice:
+    """The result of a search.
+
+    Attributes
+    ----------
+    parameters : OpenSetParameters
+        The chosen parameters.
+    scores : LeftOutScores or None
+        Scores of left-out samples with them; None if there are fewer than three
+        classes.
+    """
+
+    parameters: OpenSetParameters
+    scores: LeftOutScores | None
+
+
+def search_open_set(
+    metric: WithinMetric, samples: PreparedSamples, codes: Index, grid: OpenSetGrid
+) -> OpenSetChoice:
+    """Choose the parameters with the lowest loss.
+
+    Parameters
+    ----------
+    metric : WithinMetric
+        The metric; its rho is not used.
+    samples : PreparedSamples
+        Training samples.
+    codes : ndarray of shape (n_samples,)
+        Their classes, 0 to n_classes - 1.
+    grid : OpenSetGrid
+        The values to try.
+
+    Returns
+    -------
+    OpenSetChoice
+        The chosen parameters.
+    """
+    counts = np.bincount(codes)
+    if counts.size < 3:
+        return OpenSetChoice(grid.usual, None)
+    # The samples of a class keep their order: nothing is random.
+    contest = make_contest(codes, None)
+    search = _Search(metric, samples, codes, contest)
+    if counts.max() == 1:
+        return OpenSetChoice(grid.usual, search.scores(grid.usual))
+    tried: list[OpenSetParameters] = []
+    losses: list[Array] = []
+    for weight in grid.background_weights:
+        for rho in grid.rhos:
+            for lam in grid.lams:
+                parts = search.parts(weight, rho, lam)
+                for cosine_weight in grid.cosine_weights:
+                    tried.append(OpenSetParameters(rho, lam, cosine_weight, weight))
+                    losses.append(parts.joined(cosine_weight).losses)
+    parameters = _mean_choice(tried, np.array(losses), grid.usual)
+    return OpenSetChoice(parameters, search.scores(parameters))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Both parts of the scores, in units of their spreads.
+
+    The first axis of `left_out` and `strangers` has the response and the cosine.
+    """
+
+    left_out: Array
+    classes: Index
+    strangers: Array
+    spread: float
+
+    def joined(self, cosine_weight: float) -> LeftOutScores:
+        """The sum of both parts, with a spread of about one."""
+        total = np.hypot(1.0, cosine_weight)
+        left_out, strangers = (
+            (part[0] + cosine_weight * part[1]) / total
+            for part in (self.left_out, self.strangers)
+        )
+        rows = np.arange(self.classes.size)
+        own = left_out[rows, self.classes]
+        left_out[rows, self.classes] = -np.inf
+        return LeftOutScores(own, left_out.max(axis=1), strangers, self.spread)
+
+
+class _Search:
+    """Both parts of the scores of left-out samples and people."""
+
+    def __init__(
+        self,
+        metric: WithinMetric,
+        samples: PreparedSamples,
+        codes: Index,
+        contest: Contest,
+    ) -> None:
+        self.metric, self.samples, self.codes = metric, samples, codes
+        n_classes = len(contest.index)
+        n_several = max(1, contest.left_out(0).size)
+        n_slots = _MOST_PROBES // n_several
+        if contest.has_fair_gallery:
+            n_slots = min(n_slots, _MOST_FAIR_SLOTS)
+        self.contest = contest.with_slots(n_slots)
+        self.n_each = max(1, _MOST_PROBES // n_classes)
+        places = np.linspace(0, n_classes - 1, min(n_classes, _MOST_PROBES))
+        self.strangers = places.round().astype(np.intp)
+        self._coordinates: dict[float, tuple[Coordinates, LeaveOneOut]] = {}
+        self._learn_cosines()
+
+    def _learn_cosines(self) -> None:
+        """Cosines of left-out samples and of strangers with all classes."""
+        contest = self.contest
+        units = unit_rows(self.samples.inputs[contest.rows])
+        sums = np.zeros((len(contest.index), units.shape[1]))
+        np.add.at(sums, contest.codes, units)
+        scale = CosineScale.fitted(units, unit_rows(sums), contest.codes)
+        real = contest.real[self.strangers][:, : self.n_each]
+        strangers = units[contest.index[self.strangers][:, : self.n_each][real]]
+        self.classes = contest.codes[contest.probes]
+        left_out, others = [], []
+        for slot, classes, _ in contest.parts():
+            probes = units[contest.index[classes, slot]]
+            rest = sums.copy()
+            rest[classes] -= probes
+            means = unit_rows(rest if contest.has_fair_gallery else sums)
+            cosines = probes @ means.T
+            # The mean of its own class is always that without the sample.
+            own = np.einsum("ij,ij->i", probes, unit_rows(rest[classes]))
+            cosines[np.arange(classes.size), classes] = own
+            left_out.append(cosines)
+            if contest.has_fair_gallery or not others:
+                others.append(strangers @ means.T)
+        self.left_out_cosines = scale(np.concatenate(left_out))
+        self.stranger_cosines = scale(np.concatenate(others))
+
+    def _left_out(self, background_weight: float) -> LeaveOneOut:
+        """The samples in the spectrum of the metric, for one weight."""
+        if background_weight not in self._coordinates:
+            metric = self.metric
+            if metric.background is not None:
+                metric = _with_weight(metric, background_weight)
+            coordinates = metric._coordinate_system(self.samples, self.codes).coarse()
+            spectrum = within_spectrum(coordinates, self.codes, metric.kappa)
+            self._coordinates[background_weight] = (
+                coordinates,
+                LeaveOneOut(
+                    self.contest,
+                    coordinates.training @ spectrum.directions,
+                    self.codes,
+                    spectrum.variances,
+                    spectrum.scale,
+                    own_weight=0.5,
+                ),
+            )
+        return self._coordinates[background_weight][1]
+
+    def parts(self, background_weight: float, rho: float, lam: float) -> _Parts:
+        """Both parts of the scores for a metric and a lambda."""
+        left_out = self._left_out(background_weight)
+        at = left_out.at(rho, self.contest.n_slots)
+        deviations = left_out.class_deviations(rho, self.strangers)
+        parts = self.contest.parts()
+        if self.contest.has_fair_gallery:
+            galleries = [(GalleryFilters(at, lam, part[0]), [part]) for part in parts]
+        else:
+            galleries = [(GalleryFilters(at, lam, None), parts)]
+        mated, strangers = [], []
+        for filters, own_parts in galleries:
+            people = LeftOutPeople(filters, deviations, self.strangers, self.n_each)
+            strangers.append(people.responses())
+            mated += [
+                LeftOutSlot(filters, slot, classes, part).scaled_responses()
+                for slot, classes, part in own_parts
+            ]
+        responses = np.concatenate(strangers)
+        spread = float(responses[np.isfinite(responses)].std())
+        if not spread > _LEAST_SPREAD:
+            spread = USUAL_SPREAD
+        return _Parts(
+            np.stack([np.concatenate(mated) / spread, self.left_out_cosines]),
+            self.classes,
+            np.stack([responses / spread, self.stranger_cosines]),
+            spread,
+        )
+
+    def scores(self, parameters: OpenSetParameters) -> LeftOutScores:
+        """Scores with chosen parameters."""
+        found = self.parts(parameters.background_weight, parameters.rho, parameters.lam)
+        return found.joined(parameters.cosine_weight)
+
+
+def _with_weight(metric: WithinMetric, weight: float) -> WithinMetric:
+    parameters = metric.get_params(deep=False) | {"background_weight": weight}
+    return WithinMetric(**parameters)
+
+
+def _mean_choice(
+    tried: Sequence[OpenSetParameters], losses: Array, usual: OpenSetParameters
+) -> OpenSetParameters:
+    """The mean of the candidates, each weighted by how likely it is the best.
+
+    The weight is exp(-t^2 / 2), where t is the difference to the lowest loss in units
+    of its standard error. The mean is that of the logarithms. Candidates with another
+    weight of the background than the best do not count: its models differ in kind.
+    """
+    n_probes = losses.shape[1]
+    values = np.array([_logarithms(candidate) for candidate in tried])
+    unusual = np.sum((values - _logarithms(usual)) ** 2, axis=1) / np.log(10.0) ** 2
+    penalised = losses.mean(axis=1) + _DEVIATION_LOSS * unusual / n_probes
+    best = int(penalised.argmin())
+    gains = losses - losses[best]
+    errors = np.maximum(gains.std(axis=1), _LEAST_DIFFERENCE / np.sqrt(n_probes))
+    t = (penalised - penalised[best]) / (errors / np.sqrt(n_probes))
+    weights = np.exp(-0.5 * np.minimum(t, 30.0) ** 2)
+    weight = tried[best].background_weight
+    weights[[candidate.background_weight != weight for candidate in tried]] = 0.0
+    rho, lam, shifted = np.exp(np.average(values, axis=0, weights=weights))
+    cosine_weight = max(float(shifted) - _WEIGHT_OFFSET, 0.0)
+    return OpenSetParameters(float(rho), float(lam), cosine_weight, weight)
+
+
+def _logarithms(parameters: OpenSetParameters) -> Array:
+    shifted = parameters.cosine_weight + _WEIGHT_OFFSET
+    return np.log([parameters.rho, parameters.lam, shifted])
