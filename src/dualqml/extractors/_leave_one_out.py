@@ -354,7 +354,7 @@ class GalleryFilters:
         system = np.where(used[:, :, None] & used[:, None, :], blocks, 0.0)
         traces = np.einsum("cii->c", system)
         # A class whose samples are all zero has no trace of its own.
-        ridge = np.maximum(traces, _COPY_RIDGE * max(float(traces.max()), 1.0))
+        ridge = np.maximum(traces, _COPY_RIDGE * float(traces.max(initial=1.0)))
         diagonal = np.where(used, _COPY_RIDGE * ridge[:, None], 1.0)
         system += diagonal[:, :, None] * np.eye(used.shape[1])
         solved = np.linalg.solve(system, np.where(used, targets, 0.0)[..., None])

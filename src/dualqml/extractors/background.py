@@ -8,7 +8,7 @@ mean and two scatters, without any sample.
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -21,6 +21,7 @@ from dualqml._saved_state import (
     COUNT,
     MATRIX,
     NOTHING,
+    NUMBER,
     SIZE,
     VECTOR,
     Path,
@@ -33,7 +34,14 @@ from dualqml._saved_state import (
 from dualqml._sklearn import class_codes
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DatabaseError
+from dualqml.extractors._people_trials import (
+    USUAL_COSINE_WEIGHT,
+    USUAL_LAM,
+    USUAL_RHO,
+    learn_from_people,
+)
 from dualqml.extractors.prepared_samples import Descriptor, sample_inputs
+from dualqml.extractors.probabilities import LogRatio
 from dualqml.images.shapes import ImageShape, SizeLike, shape_or_row
 
 #: Fewer people with several samples say too little about people in general.
@@ -80,6 +88,16 @@ class Background:
         Height and width of the images; None for vectors.
     descriptor : {"local"} or None, default=None
         "local" for images, whose inputs are their local descriptors; None for vectors.
+    rho, lam, cosine_weight : float
+        Parameters for galleries of one sample per person, in which nothing can be left
+        out. They were chosen on the background: people of one part were enrolled in
+        turn, with the statistics of the other parts.
+    scores_by_size : ndarray of shape (n_sizes, 6)
+        What was learnt about scores then, one row for each number of enrolled samples
+        (1, 2, 4 and 8, if enough people have more): that number; the spread of
+        responses between different people; mean and spread of the scores of a
+        person's other samples, in units of the spread between different people; slope
+        and offset of their log-likelihood ratios.
 
     See Also
     --------
@@ -109,6 +127,10 @@ class Background:
             "n_features": COUNT,
             "image_shape": SIZE | NOTHING,
             "descriptor": one_of(("local",)) | NOTHING,
+            "rho": NUMBER,
+            "lam": NUMBER,
+            "cosine_weight": NUMBER,
+            "scores_by_size": MATRIX.of("n_sizes", "n_columns"),
         }
     )
 
@@ -120,6 +142,35 @@ class Background:
     n_features: int
     image_shape: ImageShape | None = None
     descriptor: Descriptor | None = None
+    rho: float = USUAL_RHO
+    lam: float = USUAL_LAM
+    cosine_weight: float = USUAL_COSINE_WEIGHT
+    scores_by_size: Array = field(default_factory=lambda: np.empty((0, 6)))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Background of {self.n_samples} samples of {self.n_people} people, "
+            f"{self.mean.size} inputs>"
+        )
+
+    def log_ratio(self, n_samples: int) -> LogRatio:
+        """What scores of classes of a size mean, as learnt from the background.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of samples of a class.
+
+        Returns
+        -------
+        LogRatio
+            That of the nearest size that was learnt, or what is usual.
+        """
+        if not len(self.scores_by_size):
+            return LogRatio()
+        sizes = self.scores_by_size[:, 0]
+        row = self.scores_by_size[np.abs(np.log(sizes / n_samples)).argmin()]
+        return LogRatio(float(row[4]), float(row[5]))
 
     @property
     def n_repeats(self) -> int:
@@ -183,6 +234,7 @@ class Background:
             )
         descriptor: Descriptor | None = None if shape is None else "local"
         inputs = _inputs(rows, shape, descriptor)
+        learnt = learn_from_people(inputs, codes)
         means, _ = class_means(inputs, codes)
         mean = means.mean(axis=0)
         scale = float(np.einsum("ij,ij->", inputs, inputs))
@@ -205,6 +257,10 @@ class Background:
             n_features=int(rows.shape[1]),
             image_shape=shape,
             descriptor=descriptor,
+            rho=learnt.rho,
+            lam=USUAL_LAM,
+            cosine_weight=learnt.cosine_weight,
+            scores_by_size=learnt.scores_by_size,
         )
 
     def check_inputs(self, n_inputs: int, descriptor: Descriptor | None) -> None:
@@ -293,6 +349,13 @@ class Background:
             most = _most_rows(int(freedom), self.mean.size)
             what = f"has {len(rows)} rows, but at most {most} are possible"
             expect(len(rows) <= most, path, name, what)
+        for name in ("rho", "lam"):
+            expect(getattr(self, name) > 0.0, path, name, "is not positive")
+        expect(self.cosine_weight >= 0.0, path, "cosine_weight", "is negative")
+        table = self.scores_by_size
+        expect(table.shape[1] == 6, path, "scores_by_size", "does not have 6 columns")
+        valid = (table[:, 0] >= 1).all() and (table[:, 4] > 0).all()
+        expect(bool(valid), path, "scores_by_size", "has a wrong size or slope")
 
 
 def _in_words(n_inputs: int, descriptor: Descriptor | None) -> str:

@@ -6,8 +6,9 @@ them on the training set.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,6 +58,13 @@ _ENOUGH_CLASSES = 20
 #: Most pairs of a sample and a class for which rule "cosine" is tried: its profiles
 #: take 200 MB then.
 _MOST_PROFILES = 25_000_000
+
+
+class Variant(NamedTuple):
+    """What the metric is made of."""
+
+    descriptor: Descriptor | None
+    background_weight: float
 
 
 class DualQMLW(ClassifierMixin, SupervisedExtractor):
@@ -257,7 +265,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self.metric_.n_features_in_ = self.n_features_in_
         self.metric_.classes_ = self.classes_
         coordinates = self.metric_._learn(system, codes)
-        self.qml_ = DualQMLClassifier(
+        qml = DualQMLClassifier(
             lam,
             rule=rule,
             features="signed-root",
@@ -267,28 +275,36 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
             # A sample exactly at the centre has no direction, so it has no constraint.
             zero_samples="ignore",
             n_jobs=self.n_jobs,
-        ).fit(coordinates, self.classes_[codes])
+        )
+        qml._least_classes = 1
+        self.qml_ = qml.fit(coordinates, self.classes_[codes])
+
+    def _class_codes(self, target: NDArray[Any]) -> Index:
+        # A background shows how samples of one person differ from those of others.
+        self._least_classes = 2 if self.background is None else 1
+        return super()._class_codes(target)
 
     def _metric(
-        self, rho: float, width: float, descriptor: InputChoice | None = "auto"
+        self, rho: float, width: float, variant: "Variant | None" = None
     ) -> WithinMetric:
-        """The metric, not fitted; "auto" means the only descriptor that there is."""
-        if descriptor == "auto":
-            (descriptor,) = self._descriptors()
+        """The metric, not fitted, by default of the preferred variant."""
+        if variant is None:
+            variant = self._variants()[-1]
         return WithinMetric(
             rho=rho,
             kernel=self.kernel,
             width=width,
             image_shape=self.image_shape,
             kappa=self.kappa,
-            descriptor=descriptor,
+            descriptor=variant.descriptor,
+            background=self.background,
+            background_weight=variant.background_weight,
         )
 
-    def _descriptors(self) -> list[Descriptor | None]:
-        """The inputs to try; the last one is preferred."""
-        if self.descriptor != "auto":
-            return [self.descriptor]
-        return [None] if self.image_shape is None else [None, "local"]
+    def _variants(self) -> list["Variant"]:
+        """The inputs and weights of the background to try; the last is preferred."""
+        descriptor = None if self.descriptor == "auto" else self.descriptor
+        return [Variant(descriptor, self.background_weight)]
 
     def _features(self, data: Array) -> Array:
         return np.asarray(self.qml_.transform(self.metric_._features(data)))
@@ -377,6 +393,13 @@ class DualQMLWCV(DualQMLW):
         None uses the rows as they are. "auto" tries both for images (`image_shape` is
         given), and chooses the descriptors unless the pixels are better by more than
         one standard error. Rows that are not images are used as they are.
+    background : Background, default=None
+        Statistics of other people, who are not in the training set, see
+        :class:`WithinMetric`.
+    background_weights : array-like of shape (n_weights,), default=(0.0, 1.0)
+        Weights of the background to try. 0 means that it is not used. The last one is
+        preferred: another one is chosen if it is better by more than one standard
+        error.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     n_jobs : int, default=None
@@ -398,8 +421,11 @@ class DualQMLWCV(DualQMLW):
         The chosen width; the first of `widths` if the kernel is linear.
     best_descriptor_ : str or None
         The chosen input.
+    best_background_weight_ : float
+        The chosen weight of the background; 0 if there is none.
     best_params_ : dict
-        The chosen rule, rho, lam, width and descriptor, for :class:`DualQMLW`.
+        The chosen rule, rho, lam, width and descriptor, and with a background its
+        weight, for :class:`DualQMLW`.
     best_score_ : float
         Minus the mean loss of the chosen parameters on left-out samples; NaN if
         nothing could be left out.
@@ -463,13 +489,15 @@ class DualQMLWCV(DualQMLW):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         name: constraint
         for name, constraint in DualQMLW._parameter_constraints.items()
-        if name not in ("rho", "lam", "rule", "width", "descriptor")
+        if name
+        not in ("rho", "lam", "rule", "width", "descriptor", "background_weight")
     } | {
         "rhos": ["array-like"],
         "lams": ["array-like"],
         "rules": [tuple, list],
         "widths": ["array-like"],
         "descriptor": [StrOptions({"auto", "local"}), None],
+        "background_weights": ["array-like"],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -480,6 +508,7 @@ class DualQMLWCV(DualQMLW):
         best_rule_=TEXT,
         best_width_=NUMBER,
         best_descriptor_=TEXT | NOTHING,
+        best_background_weight_=NUMBER,
         best_params_=DICT,
         best_score_=SCORE,
         cv_results_=DICT,
@@ -497,6 +526,8 @@ class DualQMLWCV(DualQMLW):
         image_shape: SizeLike | None = None,
         kappa: float = 0.2,
         descriptor: InputChoice | None = "auto",
+        background: Background | None = None,
+        background_weights: Sequence[float] = (0.0, 1.0),
         tol: float = 1e-6,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -511,45 +542,69 @@ class DualQMLWCV(DualQMLW):
         self.image_shape = image_shape
         self.kappa = kappa
         self.descriptor = descriptor
+        self.background = background
+        self.background_weights = background_weights
         self.tol = tol
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
+    def _variants(self) -> list[Variant]:
+        descriptors: list[Descriptor | None] = [None]
+        if self.descriptor == "local":
+            descriptors = ["local"]
+        elif self.descriptor == "auto" and self.image_shape is not None:
+            descriptors = [None, "local"]
+        variants = [Variant(descriptor, 0.0) for descriptor in descriptors]
+        if self.background is None:
+            return variants
+        weights = _positive_values(
+            "background_weights", self.background_weights, zero=True
+        )
+        # A background has samples of one kind.
+        kind = self.background.descriptor
+        return [
+            Variant(descriptor, weight)
+            for weight in map(float, weights)
+            for descriptor in descriptors
+            if weight == 0.0 or descriptor == kind
+        ] or variants
+
     def _fit(self, data: Array, codes: Index) -> None:
         moving = spread_rows(codes, MOST_MOVING)
         samples = {
-            descriptor: self._metric(1.0, 1.0, descriptor)._prepare(data, moving)
-            for descriptor in self._descriptors()
+            variant.descriptor: self._metric(1.0, 1.0, variant)._prepare(data, moving)
+            for variant in self._variants()
         }
         self._fit_inputs(samples, codes)
 
     def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
-        (descriptor,) = self._descriptors()
-        self._fit_inputs({descriptor: samples}, codes)
+        self._fit_inputs({self._variants()[-1].descriptor: samples}, codes)
 
     def _fit_inputs(
         self, inputs: dict[Descriptor | None, PreparedSamples], codes: Index
     ) -> None:
-        """Choose the parameters and one of several inputs, and fit the model."""
+        """Choose the parameters and one of several variants, and fit the model."""
         grid = self._grid(codes)
-        if np.bincount(codes).max() > 1:
-            descriptor, choice = self._chosen(inputs, codes, grid)
+        if np.bincount(codes).max() > 1 and self.classes_.size > 1:
+            variant, choice = self._chosen(inputs, codes, grid)
             best, system = choice.best, choice.system
         else:
             # With one sample per class nothing is left out, and nothing is tried.
-            descriptor = list(inputs)[-1]
+            variant = self._variants()[-1]
             best = Candidate(
                 grid.rules[-1],
                 float(grid.rhos[0]),
                 float(grid.lams[0]),
                 float(grid.widths[0]),
             )
-            metric = self._metric(best.rho, best.width, descriptor)
-            system = metric._coordinate_system(inputs[descriptor], codes)
-            self._keep_results([(descriptor, best)], [np.nan], descriptor, best)
+            if variant.background_weight > 0.0 and self.background is not None:
+                best = replace(best, rho=self.background.rho, lam=self.background.lam)
+            metric = self._metric(best.rho, best.width, variant)
+            system = metric._coordinate_system(inputs[variant.descriptor], codes)
+            self._keep_results([(variant, best)], [np.nan], variant, best)
         self._report(1, f"chosen: {self.best_params_}; fitting the final model")
-        metric = self._metric(best.rho, best.width, descriptor)
+        metric = self._metric(best.rho, best.width, variant)
         self._fit_at(metric, system, codes, best.lam, best.rule)
 
     def _chosen(
@@ -557,20 +612,24 @@ class DualQMLWCV(DualQMLW):
         inputs: dict[Descriptor | None, PreparedSamples],
         codes: Index,
         grid: Grid,
-    ) -> tuple[Descriptor | None, Choice]:
-        """Search the parameters for each input, and choose an input."""
-        # The same samples are left out for each input.
+    ) -> tuple[Variant, Choice]:
+        """Search the parameters for each variant, and choose a variant."""
+        # The same samples are left out for each variant.
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        choices: dict[Descriptor | None, Choice] = {}
-        tried: list[tuple[Descriptor | None, Candidate]] = []
+        choices: dict[Variant, Choice] = {}
+        tried: list[tuple[Variant, Candidate]] = []
         losses: list[float] = []
-        for descriptor, samples in inputs.items():
-            name = "rows as they are" if descriptor is None else descriptor
+        for variant in self._variants():
+            if variant.descriptor not in inputs:
+                continue
+            name: str = variant.descriptor or "rows as they are"
+            if self.background is not None:
+                name += f", weight {variant.background_weight:g} of the background"
             self._report(1, f"choosing parameters on {len(codes)} samples, {name}")
-            metric = self._metric(1.0, float(grid.widths[0]), descriptor)
+            metric = self._metric(1.0, float(grid.widths[0]), variant)
             with one_blas_thread():
                 choice = search_parameters(
-                    metric._coordinate_system(samples, codes),
+                    metric._coordinate_system(inputs[variant.descriptor], codes),
                     codes,
                     grid,
                     kappa=self.kappa,
@@ -578,34 +637,42 @@ class DualQMLWCV(DualQMLW):
                     random_state=np.random.RandomState(seed),
                     report=lambda text: self._report(2, text),
                 )
-            choices[descriptor] = choice
-            tried += [(descriptor, candidate) for candidate in choice.tried]
+            choices[variant] = choice
+            tried += [(variant, candidate) for candidate in choice.tried]
             losses += choice.losses
-        # The last input, unless another one is better by more than a standard error.
+        # The last variant, unless another one is better by more than a standard error.
         *others, chosen = choices
-        for descriptor in reversed(others):
-            losses_here = choices[descriptor].by_sample
+        for variant in reversed(others):
+            losses_here = choices[variant].by_sample
             if is_better(losses_here, choices[chosen].by_sample, 1.0):
-                chosen = descriptor
+                chosen = variant
         self._keep_results(tried, losses, chosen, choices[chosen].best)
         return chosen, choices[chosen]
 
     def _keep_results(
         self,
-        tried: list[tuple[Descriptor | None, Candidate]],
+        tried: list[tuple[Variant, Candidate]],
         losses: list[float],
-        descriptor: Descriptor | None,
+        variant: Variant,
         best: Candidate,
     ) -> None:
         """Set the attributes that tell what was tried and chosen."""
         self.best_rule_, self.best_rho_ = best.rule, best.rho
         self.best_lam_, self.best_width_ = best.lam, best.width
-        self.best_descriptor_ = descriptor
-        candidates = [c.params | {"descriptor": name} for name, c in tried]
+        self.best_descriptor_ = variant.descriptor
+        self.best_background_weight_ = variant.background_weight
+        candidates = [self._params(*pair) for pair in tried]
         scores = -np.array(losses)
-        self.best_params_ = best.params | {"descriptor": descriptor}
+        self.best_params_ = self._params(variant, best)
         self.cv_results_ = search_results(candidates, scores)
         self.best_score_ = float(scores[candidates.index(self.best_params_)])
+
+    def _params(self, variant: Variant, candidate: Candidate) -> dict[str, Any]:
+        """Parameters of :class:`DualQMLW` by name."""
+        params = candidate.params | {"descriptor": variant.descriptor}
+        if self.background is not None:
+            params["background_weight"] = variant.background_weight
+        return params
 
     def _grid(self, codes: Index) -> Grid:
         """The values to try, checked."""
@@ -638,15 +705,17 @@ class DualQMLWCV(DualQMLW):
         check_search_results(self.cv_results_, path)
 
 
-def _positive_values(name: str, values: Sequence[float]) -> Array:
+def _positive_values(
+    name: str, values: Sequence[float], *, zero: bool = False
+) -> Array:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         array = np.empty(0)
-    if array.ndim != 1 or array.size == 0 or not (array > 0).all():
-        raise ValueError(
-            f"{name} must be a non-empty list of positive numbers, got {values!r}"
-        )
+    allowed = array >= 0 if zero else array > 0
+    if array.ndim != 1 or array.size == 0 or not allowed.all():
+        kind = "numbers that are not negative" if zero else "positive numbers"
+        raise ValueError(f"{name} must be a non-empty list of {kind}, got {values!r}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite, got {values!r}")
     return array

@@ -295,7 +295,8 @@ class _Search:
         real = contest.real[self.strangers][:, : self.n_each]
         strangers = units[contest.index[self.strangers][:, : self.n_each][real]]
         self.classes = contest.codes[contest.probes]
-        left_out, others = [], []
+        left_out: list[Array] = []
+        others: list[Array] = []
         for slot, classes, _ in contest.parts():
             probes = units[contest.index[classes, slot]]
             rest = sums.copy()

@@ -229,11 +229,14 @@ class WithinMetric(SupervisedExtractor):
         return unit_rows(training)
 
     def _features(self, data: Array) -> Array:
-        rows = self._inputs(data.astype(np.float64, copy=False))
+        return self._project(self._inputs(data.astype(np.float64, copy=False)))
+
+    def _project(self, inputs: Array) -> Array:
+        """Features of inputs, which are at unit norm."""
         if self.kernel_ is not None:
-            return unit_rows(self.kernel_.project(rows, self.coefficients_))
+            return unit_rows(self.kernel_.project(inputs, self.coefficients_))
         assert self.mean_ is not None
-        return unit_rows((rows - self.mean_) @ self.coefficients_)
+        return unit_rows((inputs - self.mean_) @ self.coefficients_)
 
     @property
     def _n_features_out(self) -> int:
