@@ -24,7 +24,7 @@ import numpy as np
 
 from dualqml.cli.main import main as command
 from dualqml.exceptions import DualQMLError, ModelFileError
-from dualqml.extractors import DualQMLW
+from dualqml.extractors import Background, DualQMLW
 from dualqml.persistence.model_files import load
 from dualqml.recognition import Recognizer
 from tests.peak_memory import peak_bytes
@@ -172,6 +172,9 @@ def use(model, path):
     """Do all that can be done with a model that was loaded."""
     if isinstance(model, Recognizer):
         return use_recognizer(model, path)
+    if isinstance(model, Background):
+        assert model.strangers(3).shape == (3, model.mean.size)
+        return None
     width = getattr(model, "n_features_in_", 16)
     samples = np.random.default_rng(1).random((3, min(int(width), 1000)))
     for method in ("transform", "predict", "decision_function"):
