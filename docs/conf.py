@@ -19,7 +19,7 @@ numpydoc_show_class_members = False
 numpydoc_validation_checks = {"GL08", "PR01", "PR02", "PR03", "RT01"}
 numpydoc_validation_exclude = {
     # Dataclasses and named tuples: their fields are documented as attributes.
-    r"\.(Calibration|Candidate|Certificate|CertifiedSolution|Comparison)$",
+    r"\.(Background|Calibration|Candidate|Certificate|CertifiedSolution|Comparison)$",
     r"\.(Database|VectorDatabase|DatabaseInfo|ErrorCurve|Experiment|Face)$",
     r"\.(FailureCounts|OwnMethod)$",
     r"\.(GeneralisedRates|Identification|Interval|Method|OpenSetCurve)$",

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from dualqml.exceptions import StoreError
+from dualqml.experiments import open_set
 from dualqml.experiments.store import ResultStore, read_results
 from dualqml.extractors import own_methods
+from dualqml.recognition import Recognizer
 from tests.cli import commands
 from tests.people import make_people, make_vectors
 from tests.recognition.test_recognizer import vectors
@@ -467,3 +469,28 @@ def test_evaluate(tmp_path, capsys):
         assert [check["calibration"]["target"] for check in checks] == [0.1, 0.1]
         assert all(0 <= check["fpir"]["estimate"] <= 1 for check in checks)
     assert "--fpir 0.1" in (tmp_path / "out" / "open-set.html").read_text()
+
+
+def test_evaluate_with_a_background(tmp_path, capsys, monkeypatch):
+    rows = vectors(n_people=30, n_samples=6, noise=1.0)
+    labels = np.repeat([f"p{n:02d}" for n in range(30)], 6)
+    flat = rows.reshape(180, -1)
+    np.savez(tmp_path / "faces.npz", embeddings=flat[:90], labels=labels[:90])
+    np.savez(tmp_path / "others.npz", embeddings=flat[90:], labels=labels[90:])
+    seen = []
+
+    class Watched(Recognizer):
+        def __init__(self, *arguments, **settings):
+            super().__init__(*arguments, **settings)
+            seen.append(self.background)
+
+    monkeypatch.setattr(open_set, "Recognizer", Watched)
+    arguments = ["--background", tmp_path / "others.npz", "--out", tmp_path / "out"]
+    faces = ["--embeddings", tmp_path / "faces.npz", "--repeats", 2]
+    assert commands.run("evaluate", *faces, *arguments) == 0
+    assert [background.n_people for background in seen] == [15, 15]
+    assert seen[0] is seen[1]
+    # The command in the report has no private path.
+    page = (tmp_path / "out" / "open-set.html").read_text()
+    assert "--background others.npz" in page
+    assert str(tmp_path) not in page

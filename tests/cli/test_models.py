@@ -7,9 +7,13 @@ import sys
 import numpy as np
 import pytest
 
+from dualqml.extractors import Background, NearestSample
+from dualqml.persistence import load, save
 from dualqml.recognition import Recognizer
+from dualqml.recognition.inputs import InputReader
+from dualqml.recognition.recognizer_files import save_recognizer
 from tests.cli.commands import probe, run
-from tests.people import make_people
+from tests.people import make_people, make_vectors
 from tests.persistence.sealed import Forged
 
 
@@ -194,3 +198,148 @@ def test_wrong_input_leaves_the_model_alone(people, model, capsys):
     assert run("calibrate", model, "--fpir", 2) == 2
     assert "between 0" in capsys.readouterr().err
     assert model.read_bytes() == before
+
+
+@pytest.fixture
+def others(tmp_path):
+    """A folder of twelve other people with three images each."""
+    image_module = pytest.importorskip("PIL.Image")
+    found = make_people(n_people=12, n_images=3, size=16, noise=0.1, seed=7)
+    for number, (image, label) in enumerate(
+        zip(found.images, found.labels, strict=True)
+    ):
+        file = tmp_path / "others" / label.replace("person", "other") / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        image_module.fromarray(image).save(file)
+    return tmp_path / "others"
+
+
+@pytest.fixture
+def vectors_file(tmp_path):
+    rows, labels = make_vectors(12, 3, size=20, noise=0.5)
+    file = tmp_path / "vectors.npz"
+    np.savez(file, embeddings=rows, labels=labels)
+    return file
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """Recognisers that commands have saved, which writes no file here."""
+    seen = []
+    monkeypatch.setattr(Recognizer, "save", lambda self, path: seen.append(self))
+    return seen
+
+
+def assert_statistics(found, expected):
+    for name in ("mean", "within", "between"):
+        assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+
+
+class TestBackground:
+    def test_of_images(self, others, tmp_path, capsys):
+        path = tmp_path / "b.dualqml"
+        assert run("background", others, "-o", path) == 0
+        said = f"{path}: 12 people, 36 samples, 1024 features\n"
+        assert capsys.readouterr().out == said
+        found = load(path)
+        assert (found.n_people, found.n_samples) == (12, 36)
+        # As the recogniser reads them.
+        folders = sorted(others.iterdir())
+        files = [file for folder in folders for file in sorted(folder.iterdir())]
+        rows = InputReader(size=(32, 32)).read(files)
+        labels = np.repeat([folder.name for folder in folders], 3)
+        expected = Background.from_samples(rows, labels, image_shape=(32, 32))
+        assert_statistics(found, expected)
+        if os.name != "nt":
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def test_of_vectors(self, vectors_file, tmp_path, capsys):
+        path = tmp_path / "b.dualqml"
+        arguments = ["background", "--embeddings", vectors_file, "-o", path]
+        assert run(*arguments, "--json") == 0
+        assert json.loads(capsys.readouterr().out) == {
+            "background": str(path),
+            "people": 12,
+            "samples": 36,
+            "inputs": "vector",
+            "size": None,
+            "features": 20,
+        }
+        assert load(path).mean.shape == (20,)
+        assert run(*arguments) == 2
+        assert "is there already; --force replaces it" in capsys.readouterr().err
+        assert run(*arguments, "--force") == 0
+
+    def test_few_people_are_a_warning(self, tmp_path, capsys):
+        rows, labels = make_vectors(4, 3, size=20, noise=0.5)
+        np.savez(tmp_path / "few.npz", embeddings=rows, labels=labels)
+        file, path = tmp_path / "few.npz", tmp_path / "b.dualqml"
+        assert run("background", "--embeddings", file, "-o", path) == 0
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("dualqml: warning: Only 4 people of the background")
+
+    def test_one_person_is_an_error(self, tmp_path, capsys):
+        rows, labels = make_vectors(1, 3, size=20, noise=0.5)
+        np.savez(tmp_path / "one.npz", embeddings=rows, labels=labels)
+        file, path = tmp_path / "one.npz", tmp_path / "b.dualqml"
+        assert run("background", "--embeddings", file, "-o", path) == 2
+        assert "A background needs at least 2 people" in capsys.readouterr().err
+        assert not path.exists()
+
+    def test_inspect(self, others, vectors_file, tmp_path, capsys):
+        path = tmp_path / "b.dualqml"
+        assert run("background", others, "-o", path) == 0
+        capsys.readouterr()
+        assert run("inspect", path) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "holds: background",
+            "people: 12",
+            "samples: 36",
+            "inputs: image",
+            "size: [32, 32]",
+            "features: 1024",
+            f"bytes: {path.stat().st_size}",
+        ]
+        arguments = ["--embeddings", vectors_file, "-o", path, "--force"]
+        assert run("background", *arguments) == 0
+        capsys.readouterr()
+        assert run("inspect", path, "--json") == 0
+        assert json.loads(capsys.readouterr().out) == {
+            "holds": "background",
+            "people": 12,
+            "samples": 36,
+            "inputs": "vector",
+            "size": None,
+            "features": 20,
+            "bytes": path.stat().st_size,
+        }
+
+    def test_inspect_refuses_other_models(self, tmp_path, capsys):
+        path = tmp_path / "nearest"
+        save(NearestSample().fit([[1.0, 0.0], [0.0, 1.0]], ["a", "b"]), path)
+        assert run("inspect", path) == 2
+        assert "no recogniser" in capsys.readouterr().err
+
+    def test_train(self, people, others, kept):
+        arguments = ["train", people, "-o", "m", "--threshold", 1.0]
+        assert run(*arguments, "--background", others) == 0
+        assert run(*arguments) == 0
+        assert kept[0].background.n_people == 12
+        assert kept[0].background.image_shape == kept[0].size
+        assert kept[1].background is None
+
+    def test_calibrate(self, people, model, others, kept, capsys):
+        arguments = ["calibrate", model, "--fpir", 0.1]
+        assert run(*arguments, "--background", others) == 0
+        assert kept[0].background.n_people == 12
+        assert kept[0].calibration.target == 0.1
+
+    def test_calibrate_resizes_to_the_size_of_the_model(self, people, others, kept):
+        small = Recognizer(size=(16, 16), threshold=0.0)
+        samples = make_people(n_people=5, n_images=3, size=16)
+        small.enroll_many(samples.images, samples.labels.tolist())
+        path = people.parent / "small.dualqml"
+        save_recognizer(small, path)
+        arguments = ["calibrate", path, "--fpir", 0.1, "--background", others]
+        assert run(*arguments) == 0
+        assert kept[0].background.image_shape == (16, 16)

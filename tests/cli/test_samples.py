@@ -1,8 +1,17 @@
+import inspect
+from argparse import Namespace
+
 import numpy as np
 import pytest
 
+from dualqml.cli._samples import DEFAULT_SIZE, read_background
+from dualqml.exceptions import DatabaseError, ModelFileError
+from dualqml.extractors import Background, NearestSample
+from dualqml.images import faces
+from dualqml.persistence import save
 from dualqml.recognition import Recognizer
 from tests.cli.commands import run
+from tests.people import make_people, make_vectors
 from tests.recognition.test_recognizer import vectors
 
 
@@ -64,3 +73,94 @@ def test_wrong_input(arguments, message, capsys, tmp_path, monkeypatch):
     assert run(*arguments) == 2
     assert not (tmp_path / "m").exists()
     assert message in capsys.readouterr().err
+
+
+def asked(place, **options):
+    """What a command with this background has as its options."""
+    given = None if place is None else str(place)
+    return Namespace(
+        **{"background": given, "root": None, "photographs": False} | options
+    )
+
+
+def made_images(path):
+    people = make_people(n_people=11, n_images=3, size=16)
+    np.savez(path, images=people.images, labels=people.labels)
+    return people
+
+
+class TestReadBackground:
+    def test_none(self):
+        assert read_background(asked(None)) is None
+
+    def test_the_size_is_that_of_a_recogniser(self):
+        assert inspect.signature(Recognizer).parameters["size"].default == DEFAULT_SIZE
+
+    def test_a_saved_file(self, tmp_path):
+        made = Background.from_samples(*make_vectors(12, 3, size=20, noise=0.5))
+        save(made, tmp_path / "others.background")
+        found = read_background(asked(tmp_path / "others.background"))
+        assert found.within.tobytes() == made.within.tobytes()
+
+    def test_vectors(self, tmp_path):
+        rows, labels = make_vectors(12, 3, size=20, noise=0.5)
+        np.savez(tmp_path / "others.npz", embeddings=rows, labels=labels)
+        found = read_background(asked(tmp_path / "others.npz"))
+        # The recogniser keeps vectors in single precision.
+        expected = Background.from_samples(rows.astype(np.float32), labels)
+        assert found.within.tobytes() == expected.within.tobytes()
+        assert found.image_shape is None
+
+    def test_images(self, tmp_path):
+        people = made_images(tmp_path / "others.npz")
+        found = read_background(asked(tmp_path / "others.npz"))
+        assert (found.n_people, found.image_shape) == (11, (32, 32))
+        same = read_background(asked(tmp_path / "others.npz"), (16, 16))
+        expected = Background.from_samples(people.images, people.labels)
+        assert same.within.tobytes() == expected.within.tobytes()
+
+    def test_folders_below_the_root(self, tmp_path):
+        made_images(tmp_path / "others.npz")
+        found = read_background(asked("others.npz", root=tmp_path))
+        assert found.n_people == 11
+
+    def test_a_database_by_name(self):
+        pytest.importorskip("PIL")
+        found = read_background(asked("orl"))
+        assert (found.n_people, found.n_samples) == (40, 400)
+        # Of so many inputs, the leading rows.
+        assert found.within.shape == (256, found.mean.size)
+
+    def test_photographs(self, tmp_path, monkeypatch):
+        image_module = pytest.importorskip("PIL.Image")
+        for person in range(10):
+            for number in range(2):
+                file = tmp_path / f"p{person}" / f"{number}.png"
+                file.parent.mkdir(exist_ok=True)
+                image_module.new("L", (8, 8)).save(file)
+
+        class Embedder:
+            def fit_transform(self, paths):
+                assert len(paths) == 20
+                return make_vectors(10, 2, size=128, noise=0.5)[0]
+
+        monkeypatch.setattr(faces, "FaceEmbedder", Embedder)
+        found = read_background(asked(tmp_path, photographs=True))
+        assert (found.n_people, found.n_samples, found.n_features) == (10, 20, 128)
+
+    def test_other_files_are_refused(self, tmp_path):
+        path = tmp_path / "model"
+        save(NearestSample().fit([[1.0, 0.0], [0.0, 1.0]], ["a", "b"]), path)
+        with pytest.raises(DatabaseError, match="holds no statistics of people"):
+            read_background(asked(path))
+        Recognizer().save(path)
+        with pytest.raises(DatabaseError, match="Make such a file with dualqml back"):
+            read_background(asked(path))
+        path.write_text("Ann")
+        with pytest.raises(ModelFileError, match="model"):
+            read_background(asked(path))
+        np.save(tmp_path / "bare.npy", np.ones((3, 4)))
+        with pytest.raises(DatabaseError, match="does not say who is who; give an"):
+            read_background(asked(tmp_path / "bare.npy"))
+        with pytest.raises(DatabaseError, match="neither a folder nor"):
+            read_background(asked(tmp_path / "nowhere"))

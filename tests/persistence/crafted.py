@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from dualqml.extractors import DualQMLW, NearestSample
+from dualqml.extractors import Background, DualQMLW, NearestSample
 from dualqml.extractors.methods import make_method
 from dualqml.images.descriptors import LocalDescriptors
 from dualqml.persistence.model_files import save
@@ -75,6 +75,9 @@ def bases(folder):
     keep("DualQMLW", DualQMLW().fit(X, y))
     keep("local", make_method("LDA", preprocessing="local").fit(np.tile(X, 4), y))
     keep("descriptors", LocalDescriptors().fit(np.tile(X, 4)))
+    keep("background", Background.from_samples(X, y))
+    images = np.tile(X, 4).reshape(-1, 8, 8)
+    keep("background of images", Background.from_samples(images, y))
     return contents
 
 
@@ -237,6 +240,29 @@ def crafted(contents):
                     f.arrays[array] = change(f.arrays[array])
 
                 forge(base, f"{array} {name}", alter)
+
+    # Every field of statistics of people.
+    for base in ("background", "background of images"):
+        for key in Forged(contents[base]).tree["object"]["parameters"]:
+            for kind, value in WRONG.items():
+
+                def put(f, key=key, value=value):
+                    f.tree["object"]["parameters"][key] = copy.deepcopy(value)
+
+                forge(base, f"{key} is {kind}", put)
+        for array in list(Forged(contents[base]).arrays):
+            for name, change in CHANGES.items():
+
+                def turn(f, array=array, change=change):
+                    f.arrays[array] = change(f.arrays[array])
+
+                forge(base, f"{array} {name}", turn)
+        for shape in ([1, 64], [4, 16], [2**26, 2**26], [8, 9]):
+
+            def reshape(f, shape=shape):
+                f.tree["object"]["parameters"]["image_shape"] = {"tuple": shape}
+
+            forge(base, f"shape {shape}", reshape)
 
     # Other models than the method's.
     def other_model(f):

@@ -24,7 +24,7 @@ import numpy as np
 
 from dualqml.cli.main import main as command
 from dualqml.exceptions import DualQMLError, ModelFileError
-from dualqml.extractors import DualQMLW
+from dualqml.extractors import Background, DualQMLW
 from dualqml.persistence.model_files import load
 from dualqml.recognition import Recognizer
 from tests.peak_memory import peak_bytes
@@ -172,6 +172,9 @@ def use(model, path):
     """Do all that can be done with a model that was loaded."""
     if isinstance(model, Recognizer):
         return use_recognizer(model, path)
+    if isinstance(model, Background):
+        assert model.strangers(3).shape == (3, model.mean.size)
+        return show(path, ["inspect"], ["inspect", "--json"])
     width = getattr(model, "n_features_in_", 16)
     samples = np.random.default_rng(1).random((3, min(int(width), 1000)))
     for method in ("transform", "predict", "decision_function"):
@@ -182,16 +185,20 @@ def use(model, path):
     return None
 
 
+def show(path, *commands):
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+        for words in commands:
+            assert command([words[0], str(path), *words[1:]]) == 0
+    assert all(line.isprintable() for line in shown.getvalue().split("\n"))
+
+
 def use_recognizer(model, path):
     rng = np.random.default_rng(1)
     wide = model._reader.width or 12
     images = model.inputs == "image"
     probe = rng.integers(0, 255, (9, 9), np.uint8) if images else rng.random(wide)
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
-        for words in (["inspect"], ["inspect", "--json"], ["subjects"]):
-            assert command([words[0], str(path), *words[1:]]) == 0
-    assert all(line.isprintable() for line in shown.getvalue().split("\n"))
+    show(path, ["inspect"], ["inspect", "--json"], ["subjects"])
     someone = (model.subjects() or ["nobody"])[0]
     for step in (
         lambda: finite(model.identify(probe)),

@@ -22,7 +22,7 @@ from dualqml.extractors.methods import METHODS, make_method
 from dualqml.extractors.tuning import RankSearchCV
 from dualqml.persistence.model_files import FORMAT, load, save
 from dualqml.persistence.tensors import write_tensors
-from tests.people import make_people
+from tests.people import make_people, make_vectors
 from tests.persistence.sealed import Forged, edited, edited_model, join, split
 
 # Made-up images do not make every solver converge.
@@ -158,7 +158,11 @@ SETTINGS = {
     "StandardScaler": StandardScaler(),
     "StandardScaler(nothing)": StandardScaler(with_mean=False, with_std=False),
 }
-SETTINGS |= {name: getattr(extractors, name)() for name in extractors.__all__}
+SETTINGS |= {
+    kind.__name__: kind()
+    for kind in map(extractors.__dict__.get, extractors.__all__)
+    if issubclass(kind, BaseEstimator)
+}
 # Pixels as they are take it long.
 SETTINGS["DualQMLClassifierCV"].set_params(cv=2, lams=[1e-6], lam_scale="auto")
 
@@ -234,6 +238,34 @@ class TestEstimators:
         )
         save(search.fit(X, y), path)
         assert_same(search, load(path))
+
+
+class TestBackground:
+    @pytest.mark.parametrize("images", [False, True])
+    def test_it_comes_back(self, path, images):
+        people = make_people(n_people=12, n_images=3, size=8)
+        rows = people.images if images else people.images.reshape(36, -1)
+        background = extractors.Background.from_samples(rows, people.labels)
+        save(background, path)
+        loaded = load(path)
+        assert_same(background, loaded)
+        strangers = background.strangers(20)
+        assert strangers.tobytes() == loaded.strangers(20).tobytes()
+
+    def test_the_file_is_small_and_does_not_grow_with_the_people(self, path):
+        sizes = []
+        for n_people in (300, 600):
+            rows, labels = make_vectors(n_people, 3, size=128, noise=0.5)
+            save(extractors.Background.from_samples(rows, labels), path)
+            sizes.append(path.stat().st_size)
+        assert sizes[0] == sizes[1] < 400_000
+
+    def test_the_file_has_no_names(self, path):
+        people = make_people(n_people=12, n_images=3, size=8)
+        save(extractors.Background.from_samples(people.images, people.labels), path)
+        content = path.read_bytes()
+        assert b"Background" in content
+        assert b"person" not in content
 
 
 class TestFile:

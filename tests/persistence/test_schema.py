@@ -533,6 +533,36 @@ def test_parts_that_do_not_fit_together_are_refused(path, make, message):
     assert message in refused(make(), path)
 
 
+@pytest.mark.parametrize(
+    ("images", "changes", "message"),
+    [
+        (False, {"n_people": 1}, "n_people is below 2"),
+        (False, {"n_samples": 5}, "n_samples is not above n_people"),
+        (False, {"n_samples": -1}, "n_samples is not a whole number"),
+        (False, {"n_people": 2.0}, "n_people is not a whole number"),
+        (False, {"n_features": 0}, "n_features is zero"),
+        (False, {"n_features": 63}, "mean has 64 inputs, but for n_features it needs"),
+        (False, {"n_people": 4}, "between has 4 rows, but at most 3 are possible"),
+        (False, {"n_samples": 19}, "within has 15 rows, but at most 14 are possible"),
+        (False, {"within": np.ones((2, 63))}, "within has the shape (2, 63), but for"),
+        (False, {"between": np.empty((0, 64))}, "between is not a matrix"),
+        (False, {"mean": np.full(64, np.nan)}, "mean has numbers that are not finite"),
+        (False, {"descriptor": "local"}, "descriptor and image_shape are not both"),
+        (False, {"image_shape": (8, 8)}, "descriptor and image_shape are not both"),
+        (True, {"descriptor": "global"}, "descriptor is not one of 'local' or None"),
+        (True, {"image_shape": (8, 9)}, "the model has parameters that do not fit"),
+        (True, {"image_shape": (1, 64)}, "mean has 168 inputs, but for descriptor it"),
+        (True, {"image_shape": (2**20, 2)}, "image_shape is not a height and a width"),
+        (True, {"n_features": 2**52}, "mean has 168 inputs, but for n_features it"),
+    ],
+)
+def test_a_background_that_does_not_fit_together_is_refused(
+    path, images, changes, message
+):
+    background = MODELS["Background(images)" if images else "Background"].fit(X, y)
+    assert message in refused(replace(background, **changes), path)
+
+
 def test_steps_with_an_unknown_number_of_features_are_accepted(path):
     """They are not fitted, or a forged file states a size that is too large."""
     steps = [Normalizer(), LocalDescriptors(), Fisherfaces(), Resizer()]

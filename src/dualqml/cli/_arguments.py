@@ -87,6 +87,26 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_background_argument(parser: argparse.ArgumentParser, others: str) -> None:
+    """Declare where statistics of people come from who are not enrolled.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        The parser.
+    others : str
+        What the help says about who these people may be.
+    """
+    parser.add_argument(
+        "--background",
+        metavar="FOLDER|FILE",
+        help="learn from other people too how samples vary: a folder with one folder "
+        "of images for each person (of photographs with --photographs), vectors with "
+        "labels (.npz, .parquet), or a file that dualqml background has written. "
+        + others,
+    )
+
+
 def add_probe_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare where samples without labels come from."""
     parser.add_argument("images", nargs="*", type=Path, help="image files")

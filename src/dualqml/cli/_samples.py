@@ -3,11 +3,19 @@
 
 import argparse
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from dualqml.exceptions import DatabaseError
+
+if TYPE_CHECKING:
+    from dualqml.extractors import Background
+
+#: Height and width of the images of a recogniser, unless others are asked for.
+DEFAULT_SIZE = (32, 32)
+#: Files that are databases. Any other file must be a saved background.
+_DATABASE_FILES = (".csv", ".mat", ".npz")
 
 
 class Labelled(NamedTuple):
@@ -52,6 +60,87 @@ def read_labelled(options: argparse.Namespace) -> Labelled:
     return data
 
 
+def read_background(
+    options: argparse.Namespace, size: tuple[int, int] = DEFAULT_SIZE
+) -> "Background | None":
+    """Read the people that the argument of `add_background_argument` names.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The parsed arguments, also those of `add_data_arguments`.
+    size : tuple of int, default=(32, 32)
+        Height and width to which images are resized: those of the recogniser.
+
+    Returns
+    -------
+    Background or None
+        Their statistics; None if the argument was not given.
+
+    Raises
+    ------
+    DatabaseError
+        The samples cannot be used, or the file holds something else.
+    """
+    if options.background is None:
+        return None
+    from dualqml.data import DATABASES, holds_vectors
+    from dualqml.data.vectors import read_vectors
+
+    path = Path(options.background)
+    if options.background not in DATABASES and path.is_file():
+        if holds_vectors(path):
+            vectors, names, _ = read_vectors(path)
+            if names is None:
+                raise DatabaseError(
+                    f"{path} does not say who is who; give an .npz file with "
+                    "embeddings and labels as --background"
+                )
+            return background_of(Labelled(path.stem, vectors, names.tolist()), size)
+        if path.suffix.lower() not in _DATABASE_FILES:
+            return _saved_background(path)
+    if options.photographs:
+        return background_of(_read_photographs(path), size)
+    return background_of(_read_images(options.background, options.root), size)
+
+
+def background_of(data: Labelled, size: tuple[int, int] = DEFAULT_SIZE) -> "Background":
+    """Compute statistics of samples as a recogniser reads them.
+
+    Parameters
+    ----------
+    data : Labelled
+        Samples with labels.
+    size : tuple of int, default=(32, 32)
+        Height and width to which images are resized.
+
+    Returns
+    -------
+    Background
+        The statistics.
+    """
+    from dualqml.extractors import Background
+    from dualqml.recognition.inputs import InputReader
+
+    reader = InputReader(size=size)
+    rows = reader.read(data.samples)
+    return Background.from_samples(rows, data.labels, image_shape=reader.image_shape)
+
+
+def _saved_background(path: Path) -> "Background":
+    from dualqml.extractors import Background
+    from dualqml.persistence import load
+    from dualqml.persistence.model_files import holds_model
+
+    found = load(path) if holds_model(path) else None
+    if not isinstance(found, Background):
+        raise DatabaseError(
+            f"{path} holds no statistics of people. Make such a file with dualqml "
+            "background, or give a folder with one folder of images for each person."
+        )
+    return found
+
+
 def _read_data(options: argparse.Namespace) -> Labelled:
     if (options.data is None) == (options.embeddings is None):
         raise DatabaseError("Give either a folder or database, or --embeddings")
@@ -63,10 +152,14 @@ def _read_data(options: argparse.Namespace) -> Labelled:
         return Labelled(options.embeddings.stem, vectors, labels)
     if options.photographs:
         return _read_photographs(Path(options.data))
+    return _read_images(options.data, options.root)
+
+
+def _read_images(place: str, root: Path | None) -> Labelled:
     from dualqml.data import load_database
 
-    database = load_database(options.data, options.root)
-    name = Path(options.data).name or database.name
+    database = load_database(place, root)
+    name = Path(place).name or database.name
     return Labelled(name, database.images, database.labels.tolist())
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from dualqml.cli._arguments import (
     Command,
+    add_background_argument,
     add_data_arguments,
     add_json_argument,
     add_method_argument,
@@ -83,11 +84,12 @@ def report(options: argparse.Namespace) -> int:
 
 def evaluate(options: argparse.Namespace) -> int:
     """Measure, write the report, print the table."""
-    from dualqml.cli._samples import read_labelled
+    from dualqml.cli._samples import read_background, read_labelled
     from dualqml.experiments.open_set import MEASURES, evaluate_open_set
     from dualqml.experiments.open_set_report import write_open_set
 
     data = read_labelled(options)
+    background = read_background(options)
 
     def show(done: int, total: int) -> None:
         say(f"division {done} of {total}", error=True)
@@ -103,6 +105,7 @@ def evaluate(options: argparse.Namespace) -> int:
         fpir=options.fpir,
         progress=show,
         method=options.method,
+        background=background,
     )
     command = shlex.join(["dualqml", *_evaluate_words(options, data.name)])
     page, text = write_open_set(found, options.out, command=command)
@@ -328,7 +331,10 @@ def _evaluate_words(options: argparse.Namespace, name: str) -> list[str]:
     words += ["-m", str(options.m)]
     words += ["--method", options.method, "--strangers", f"{options.strangers:g}"]
     words += ["--repeats", str(options.repeats), "--seed", str(options.seed)]
-    return words + ([] if options.fpir is None else ["--fpir", f"{options.fpir:g}"])
+    words += [] if options.fpir is None else ["--fpir", f"{options.fpir:g}"]
+    if options.background is not None:
+        words += ["--background", Path(options.background).name]
+    return words
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -513,6 +519,11 @@ def _add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         "-m", type=int, default=3, help="enrolled images of each person (default: 3)"
     )
     add_method_argument(parser)
+    add_background_argument(
+        parser,
+        "They must be other people than those in DATA: with the same people, the "
+        "measured errors would be too low",
+    )
     parser.add_argument(
         "--strangers",
         type=float,
@@ -579,7 +590,8 @@ cosine of the input and, for images, of local descriptors.""",
         examples="""examples:
   dualqml evaluate people/ -m 3 --out evaluation
   dualqml evaluate people/ -m 3 --fpir 0.01
-  dualqml evaluate --embeddings faces.npz -m 5 --repeats 10""",
+  dualqml evaluate --embeddings faces.npz -m 5 --repeats 10
+  dualqml evaluate people/ -m 3 --background others/""",
         add_arguments=_add_evaluate_arguments,
         run=evaluate,
     ),

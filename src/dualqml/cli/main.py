@@ -45,6 +45,10 @@ _TABLE = {
         "experiments",
         "Measure verification and open-set identification on your own data.",
     ),
+    "background": (
+        "models",
+        "Compute statistics of people who are not enrolled, and save them.",
+    ),
     "inspect": (
         "models",
         "Show what a model file holds: method, parameters, subjects, threshold.",

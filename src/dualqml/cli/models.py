@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Commands on model files: train, enroll, remove, subjects, calibrate and inspect."""
+"""Commands on model files.
+
+They are train, enroll, remove, subjects, calibrate, background and inspect.
+"""
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dualqml._files import exclusive
 from dualqml.cli._arguments import (
     Command,
+    add_background_argument,
     add_data_arguments,
     add_json_argument,
     add_method_argument,
@@ -18,19 +22,22 @@ from dualqml.cli._output import say, say_json
 from dualqml.exceptions import DatabaseError
 
 if TYPE_CHECKING:
+    from dualqml.extractors import Background
     from dualqml.recognition import Calibration
 
 
 def train(options: argparse.Namespace) -> int:
     """Enrol the people of a folder, fit, calibrate, save."""
-    from dualqml.cli._samples import read_labelled
+    from dualqml.cli._samples import read_background, read_labelled
     from dualqml.recognition import Recognizer
 
-    if options.out.exists() and not options.force:
-        raise DatabaseError(f"{options.out} is there already; --force replaces it")
+    _check_new(options)
     data = read_labelled(options)
+    background = read_background(options)
     say(f"Enrolling {len(data.labels)} samples", error=True)
-    recognizer = Recognizer(options.method, threshold=options.threshold)
+    recognizer = Recognizer(
+        options.method, threshold=options.threshold, background=background
+    )
     recognizer.enroll_many(data.samples, data.labels)
     recognizer.fit()
     n_subjects = len(recognizer.subjects())
@@ -107,11 +114,13 @@ def remove(options: argparse.Namespace) -> int:
 
 def calibrate(options: argparse.Namespace) -> int:
     """Set the threshold of a model."""
-    from dualqml.cli._samples import read_labelled
+    from dualqml.cli._samples import read_background, read_labelled
     from dualqml.recognition import Recognizer
 
     with exclusive(options.model):
         recognizer = Recognizer.load(options.model)
+        if options.background is not None:
+            recognizer.background = read_background(options, recognizer.size)
         rate = {"fpir": options.fpir} if options.fmr is None else {"fmr": options.fmr}
         if options.data is None and options.embeddings is None:
             found = recognizer.calibrate(**rate)
@@ -140,10 +149,35 @@ def subjects(options: argparse.Namespace) -> int:
     return 0
 
 
+def background(options: argparse.Namespace) -> int:
+    """Compute and save statistics of people."""
+    from dualqml.cli._samples import background_of, read_labelled
+    from dualqml.persistence import save
+
+    _check_new(options)
+    found = background_of(read_labelled(options))
+    save(found, options.out)
+    if options.json:
+        say_json({"background": str(options.out)} | _about_background(found))
+    else:
+        say(
+            f"{options.out}: {found.n_people} people, {found.n_samples} samples, "
+            f"{found.n_features} features"
+        )
+    return 0
+
+
 def inspect(options: argparse.Namespace) -> int:
     """Print what a model holds, without the samples."""
+    from dualqml.extractors import Background
+    from dualqml.persistence import load
+    from dualqml.persistence.model_files import holds_model
     from dualqml.recognition import Recognizer
 
+    if holds_model(options.model):
+        found = load(options.model)
+        if isinstance(found, Background):
+            return _inspect_background(found, options)
     recognizer = Recognizer.load(options.model)
     about = {
         "model_id": recognizer.model_id,
@@ -164,6 +198,34 @@ def inspect(options: argparse.Namespace) -> int:
             say(f"{name}: {value}")
         say("calibration: " + (_describe(calibration) if calibration else "none"))
     return 0
+
+
+def _inspect_background(found: "Background", options: argparse.Namespace) -> int:
+    about = {"holds": "background"} | _about_background(found)
+    about["bytes"] = options.model.stat().st_size
+    if options.json:
+        say_json(about)
+    else:
+        for name, value in about.items():
+            say(f"{name}: {value}")
+    return 0
+
+
+def _about_background(found: "Background") -> dict[str, Any]:
+    """List what statistics are of."""
+    return {
+        "people": int(found.n_people),
+        "samples": int(found.n_samples),
+        "inputs": "vector" if found.image_shape is None else "image",
+        "size": None if found.image_shape is None else list(found.image_shape),
+        "features": int(found.n_features),
+    }
+
+
+def _check_new(options: argparse.Namespace) -> None:
+    """Raise if the new file is there already and must not be replaced."""
+    if options.out.exists() and not options.force:
+        raise DatabaseError(f"{options.out} is there already; --force replaces it")
 
 
 def _describe(found: "Calibration") -> str:
@@ -187,6 +249,7 @@ def _add_train_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--out", type=Path, required=True, help="the new model file"
     )
     add_method_argument(parser)
+    add_background_argument(parser, "None of these people should be in DATA")
     parser.add_argument(
         "--force", action="store_true", help="replace a model file that exists"
     )
@@ -221,9 +284,21 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_argument(parser)
     add_data_arguments(parser)
+    add_background_argument(
+        parser, "None of these people should be enrolled or in DATA"
+    )
     rate = parser.add_mutually_exclusive_group(required=True)
     rate.add_argument("--fpir", type=float, help="false positive identification rate")
     rate.add_argument("--fmr", type=float, help="false match rate")
+    add_json_argument(parser)
+
+
+def _add_background_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data_arguments(parser)
+    parser.add_argument("-o", "--out", type=Path, required=True, help="the new file")
+    parser.add_argument(
+        "--force", action="store_true", help="replace a file that exists"
+    )
     add_json_argument(parser)
 
 
@@ -240,7 +315,8 @@ one. If you have images of other people, calibrate on them afterwards with
 "dualqml calibrate".""",
         examples="""examples:
   dualqml train people/ -o people.dualqml
-  dualqml train --embeddings faces.npz -o faces.dualqml --fmr 0.001""",
+  dualqml train --embeddings faces.npz -o faces.dualqml --fmr 0.001
+  dualqml train people/ -o people.dualqml --background others/""",
         add_arguments=_add_train_arguments,
         run=train,
     ),
@@ -279,8 +355,22 @@ enrolled people are left out in turn.""",
         add_arguments=_add_calibrate_arguments,
         run=calibrate,
     ),
+    "background": Command(
+        details="""\
+The file has the mean of all people and how people and samples vary around it, and
+no sample and no name. Give it as --background to train, calibrate and evaluate.
+Use many people, 10 at the very least: statistics of few people are noisy, and say
+much about each of them.""",
+        examples="""examples:
+  dualqml background others/ -o others.background
+  dualqml background --embeddings others.npz -o others.background""",
+        add_arguments=_add_background_arguments,
+        run=background,
+    ),
     "inspect": Command(
-        details="The whole file is checked; nothing in it can be executed.",
+        details="""\
+The whole file is checked; nothing in it can be executed. A file of dualqml
+background can be shown too.""",
         examples="""example:
   dualqml inspect people.dualqml --json""",
         add_arguments=_add_reading_arguments,

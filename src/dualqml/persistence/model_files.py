@@ -134,13 +134,36 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> Any:
     decisions, so load only models that you trust.
     """
     arrays, metadata = read_tensors(path, verify=verify)
-    if _FORMAT_KEY not in metadata or _MODEL_KEY not in metadata:
+    if not _is_model(metadata):
         raise ModelFileError(f"{path} is a safetensors file, but no model of dualqml")
     check_format(path, metadata, _FORMAT_KEY, FORMAT)
     try:
         return _decode_model(metadata[_MODEL_KEY], arrays, values=verify)
     except ValueError as error:
         raise ModelFileError(f"{path} cannot be loaded: {error}") from error
+
+
+def holds_model(path: str | os.PathLike[str]) -> bool:
+    """Tell a file that `save` has written from other files of arrays.
+
+    Parameters
+    ----------
+    path : path
+        The file. Only its header is read.
+
+    Returns
+    -------
+    bool
+        Whether `load` is the function that reads it. A file of a recogniser, for
+        example, is read by `Recognizer.load`.
+
+    Raises
+    ------
+    ModelFileError
+        The file does not exist, or has no such header.
+    """
+    _, metadata = read_tensors(path, verify=False)
+    return _is_model(metadata)
 
 
 def check_format(
@@ -170,6 +193,10 @@ def check_format(
             f"{metadata.get(VERSION_KEY, '?')[:20]!r}; dualqml {__version__} reads "
             f"format {known}. Load it with the version that wrote it."
         )
+
+
+def _is_model(metadata: Mapping[str, str]) -> bool:
+    return _FORMAT_KEY in metadata and _MODEL_KEY in metadata
 
 
 def _decode_model(

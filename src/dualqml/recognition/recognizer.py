@@ -19,6 +19,7 @@ from dualqml.exceptions import (
     RecognitionError,
     UnknownSubjectError,
 )
+from dualqml.extractors.background import Background
 from dualqml.extractors.methods import METHODS
 from dualqml.images.shapes import SizeLike
 from dualqml.recognition.calibration import calibrate, held_out_trials, left_out_trials
@@ -68,6 +69,8 @@ class Recognizer:
     embedding : callable, default=None
         A function from a list of images to an array with one row per image. It is not
         saved: give it again to `load`.
+    background : Background, default=None
+        Statistics of people who are not enrolled.
     **parameters : dict
         Parameters of the method, instead of its defaults for vectors or images.
 
@@ -101,6 +104,7 @@ class Recognizer:
         threshold: float | None = None,
         cosine_weight: float | None = None,
         embedding: Embedding | None = None,
+        background: Background | None = None,
         **parameters: Any,
     ) -> None:
         if method not in METHODS:
@@ -129,6 +133,7 @@ class Recognizer:
         self._matcher: Matcher | None = None
         self._lock = threading.RLock()
         self._model_id: str | None = None
+        self.background = background
         self.calibration: Calibration | None = None
         if threshold is not None:
             self.set_threshold(threshold)
