@@ -155,7 +155,7 @@ def _standardised(
 
 def _scores(
     trials: list[_Trials], rho: float, weight: float
-) -> tuple[Array, Array, float]:
+) -> tuple[Array, Mask, float]:
     """Scores of probes for all people, whose they are, and the spread of responses."""
     responses, spread = _standardised(
         [trial.responses(rho) for trial in trials], trials

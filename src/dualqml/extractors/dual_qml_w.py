@@ -265,6 +265,8 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         self.metric_.n_features_in_ = self.n_features_in_
         self.metric_.classes_ = self.classes_
         coordinates = self.metric_._learn(system, codes)
+        # What it teaches is in the coefficients now. One copy is enough.
+        self.metric_.background = None
         qml = DualQMLClassifier(
             lam,
             rule=rule,

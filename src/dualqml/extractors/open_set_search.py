@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualqml._linalg import unit_rows
+from dualqml._sklearn import one_blas_thread
 from dualqml._typing import Array, Index
 from dualqml.extractors._coordinates import Coordinates
 from dualqml.extractors._leave_one_out import (
@@ -43,8 +44,9 @@ from dualqml.extractors.within_metric import WithinMetric, within_spectrum
 
 #: About so many samples are left out, and so many are strangers.
 _MOST_PROBES = 600
-#: Most fair galleries (see `_leave_one_out`), each of which has filters of its own.
-_MOST_FAIR_SLOTS = 2
+#: From this number of people on, one fair gallery (see `_leave_one_out`) is enough.
+#: Fewer people have two, each of which has filters of its own.
+_ENOUGH_PEOPLE = 100
 #: Spreads at or below this are rounding.
 _LEAST_SPREAD = 1e-6
 #: Spread of responses between different people, if there are too few to measure it.
@@ -216,13 +218,18 @@ def search_open_set(
     OpenSetChoice
         The chosen parameters.
     """
-    counts = np.bincount(codes)
-    if counts.size < 3:
+    if codes.max() < 2:
         return OpenSetChoice(grid.usual, None)
+    with one_blas_thread():
+        return _searched(metric, samples, codes, grid)
+
+
+def _searched(
+    metric: WithinMetric, samples: PreparedSamples, codes: Index, grid: OpenSetGrid
+) -> OpenSetChoice:
     # The samples of a class keep their order: nothing is random.
-    contest = make_contest(codes, None)
-    search = _Search(metric, samples, codes, contest)
-    if counts.max() == 1:
+    search = _Search(metric, samples, codes, make_contest(codes, None))
+    if np.bincount(codes).max() == 1:
         return OpenSetChoice(grid.usual, search.scores(grid.usual))
     tried: list[OpenSetParameters] = []
     losses: list[Array] = []
@@ -277,7 +284,7 @@ class _Search:
         n_several = max(1, contest.left_out(0).size)
         n_slots = _MOST_PROBES // n_several
         if contest.has_fair_gallery:
-            n_slots = min(n_slots, _MOST_FAIR_SLOTS)
+            n_slots = 1 if n_several >= _ENOUGH_PEOPLE else min(n_slots, 2)
         self.contest = contest.with_slots(n_slots)
         self.n_each = max(1, _MOST_PROBES // n_classes)
         places = np.linspace(0, n_classes - 1, min(n_classes, _MOST_PROBES))

@@ -22,6 +22,7 @@ from dualqml.images.shapes import SizeLike, resolved_shape
 
 if TYPE_CHECKING:
     from dualqml.extractors.dual_qml_w import DualQMLW
+    from dualqml.extractors.within_metric import WithinMetric
 
 Descriptor = Literal["local"]
 
@@ -414,6 +415,40 @@ def metric_inputs(model: "DualQMLW", rows: Array) -> Array:
         The inputs.
     """
     return model.metric_._inputs(rows)
+
+
+def input_class_scores(model: "DualQMLW", inputs: Array) -> Array:
+    """Scores of all classes for inputs of the fitted metric.
+
+    Parameters
+    ----------
+    model : DualQMLW
+        The fitted estimator.
+    inputs : ndarray of shape (n_samples, n_inputs)
+        Inputs at unit norm, for example from `metric_inputs`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_classes)
+        The scores of ``model.class_scores``.
+    """
+    return model.qml_.class_scores(model.metric_._project(inputs))
+
+
+def unfitted_metric(model: "DualQMLW") -> "WithinMetric":
+    """The metric of an estimator, not fitted, for example to choose its parameters.
+
+    Parameters
+    ----------
+    model : DualQMLW
+        The estimator.
+
+    Returns
+    -------
+    WithinMetric
+        The metric.
+    """
+    return model._metric(1.0, 1.0)
 
 
 def _bucket_of(subject: str) -> int:

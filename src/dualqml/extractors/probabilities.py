@@ -33,6 +33,8 @@ _SLOPE_SPREAD, _OFFSET_SPREAD = 0.5, 2.0
 #: Bounds of the logarithm of the inverse temperature, in units of the spread of scores.
 _LEAST_LOG, _MOST_LOG = -3.0, 6.0
 _NEWTON_STEPS = 50
+#: Most scores of other people that are used.
+_MOST_SCORES = 5000
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class LogRatio:
         usual = cls() if usual is None else usual
         if same.size == 0 or others.size == 0:
             return usual
-        scores = np.concatenate([same.ravel(), others.ravel()])
+        others = _even_part(others.ravel())
+        scores = np.concatenate([same.ravel(), others])
         is_same = np.arange(scores.size) < same.size
         # Both kinds have the weight of the rarer one.
         weight = min(same.size, others.size) * np.where(
@@ -226,6 +229,14 @@ def open_set_posterior(log_ratios: Array, *, prior: float = 0.5) -> tuple[Array,
     joined = np.concatenate([enrolled, stranger], axis=1)
     posterior = np.exp(joined - logsumexp(joined, axis=1, keepdims=True))
     return posterior[:, :-1], posterior[:, -1]
+
+
+def _even_part(scores: Array) -> Array:
+    """Some scores with the distribution of all, if there are very many."""
+    if scores.size <= _MOST_SCORES:
+        return scores
+    places = np.linspace(0, scores.size - 1, _MOST_SCORES).round().astype(np.intp)
+    return np.asarray(np.sort(scores)[places])
 
 
 def _inverse_temperature(scores: Array, classes: Index, spread: float) -> float:

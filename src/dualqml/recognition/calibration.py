@@ -17,9 +17,15 @@ from dualqml.evaluation import (
     threshold_for_rate,
 )
 from dualqml.exceptions import RecognitionError
+from dualqml.extractors import Background
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.matcher import Matcher, SampleCache
 from dualqml.recognition.results import Calibration
+
+#: Number of fits with held-out samples of enrolled people.
+_N_MATED_FITS = 3
+#: Number of simulated strangers.
+_N_SIMULATED = 3000
 
 
 class Trials(NamedTuple):
@@ -81,15 +87,16 @@ def left_out_trials(
     """Score enrolled people with matchers that were fitted without them.
 
     The subjects are split into folds. For each fold, a matcher is fitted to all other
-    subjects, and the subjects of the fold are strangers to it. Of every other subject
-    with several samples, one sample is held out of the fit, as a mated trial.
+    subjects with all their samples, and the subjects of the fold are strangers to it.
+    For mated trials, one sample of every subject with several samples is held out of
+    a fit to all subjects, a few times.
 
     Parameters
     ----------
     gallery : Gallery
         The enrolled samples, of at least four subjects.
     matcher : Matcher
-        A matcher with the parameters to use; it is not changed.
+        A matcher that was fitted to the gallery; it is not changed.
     cache : SampleCache
         Results for the samples of the gallery.
     n_folds : int, default=10
@@ -110,29 +117,24 @@ def left_out_trials(
             f"there are {len(names)}. Give images of people who are not enrolled."
         )
     rng = np.random.default_rng(random_state)
-    # Three or more subjects stay enrolled in every fold.
-    folds = np.array_split(rng.permutation(len(names)), min(n_folds, len(names)))
+    everything = {name: np.arange(len(gallery[name])) for name in names}
     mated, nonmated = [], []
-    for fold in folds:
+    # Three or more subjects stay enrolled in every fold.
+    for fold in np.array_split(rng.permutation(len(names)), min(n_folds, len(names))):
         strangers = {names[number] for number in fold}
-        kept: dict[str, NDArray[np.int64]] = {}
-        probes, columns = [], []
-        for subject in names:
-            if subject in strangers:
-                continue
-            rows = np.arange(len(gallery[subject]))
-            if rows.size > 1:
-                chosen = int(rng.integers(rows.size))
-                probes.append(gallery[subject][chosen])
-                columns.append(len(kept))
-                rows = np.delete(rows, chosen)
-            kept[subject] = rows
+        kept = {name: own for name, own in everything.items() if name not in strangers}
         smaller = matcher.fitted_to_part(gallery, kept, cache)
         unknown = np.concatenate([gallery[name] for name in names if name in strangers])
         nonmated.append(_with_true_first(smaller.scores(unknown), None))
-        if probes:
-            scores = smaller.scores(np.array(probes))
-            mated.append(_with_true_first(scores, np.array(columns)))
+    columns = np.array([c for c, name in enumerate(names) if len(everything[name]) > 1])
+    for _ in range(_N_MATED_FITS if columns.size else 0):
+        held_out = [int(rng.integers(len(everything[names[c]]))) for c in columns]
+        kept = dict(everything)
+        for c, chosen in zip(columns, held_out, strict=True):
+            kept[names[c]] = np.delete(everything[names[c]], chosen)
+        probes = [gallery[names[c]][k] for c, k in zip(columns, held_out, strict=True)]
+        smaller = matcher.fitted_to_part(gallery, kept, cache)
+        mated.append(_with_true_first(smaller.scores(np.array(probes)), columns))
     width = min(part.shape[1] for part in nonmated + mated)
     # Of the other subjects, only the best scores matter.
     rows_of_strangers = np.concatenate([part[:, :width] for part in nonmated])
@@ -140,6 +142,26 @@ def left_out_trials(
         [part[:, :width] for part in mated] or [np.empty((0, width))]
     )
     return Trials(found, np.zeros(len(found), dtype=np.int64), rows_of_strangers)
+
+
+def background_trials(matcher: Matcher, background: Background) -> Trials:
+    """Score strangers that are simulated from a background.
+
+    Parameters
+    ----------
+    matcher : Matcher
+        The fitted matcher.
+    background : Background
+        Statistics of people who are not enrolled.
+
+    Returns
+    -------
+    Trials
+        Scores of strangers. There are no mated trials.
+    """
+    nonmated = matcher.input_scores(background.strangers(_N_SIMULATED))
+    none = np.empty((0, nonmated.shape[1]))
+    return Trials(none, np.zeros(0, dtype=np.int64), nonmated)
 
 
 def _with_true_first(scores: Array, columns: NDArray[np.int64] | None) -> Array:

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Scores of samples for enrolled subjects: a method, and a cosine against strangers.
 
-The method learns to tell enrolled people apart. Its score alone does not detect
+The method learns to tell enrolled people apart. Its score alone may not detect
 strangers well, as it has not learnt from any. The cosine of a sample and the mean of a
-subject's samples measures how similar they are. The score is the sum of both. The
-cosine is standardised by its mean and standard deviation between different people.
+subject's samples measures how similar they are. The score is the sum of both, each in
+units of its spread between different people.
+
+With DualQML-W, what is not given is chosen on the enrolled people, or taken from a
+background of others: the metric, lambda and the weight of the cosine. What a score
+means is learnt from the same left-out samples, so scores are log-likelihood ratios:
+how much more likely this score is for the same person than for another one. That does
+not depend on the number of people.
 """
 
 from collections.abc import Mapping
@@ -17,36 +23,52 @@ from sklearn.base import BaseEstimator
 from dualqml._linalg import class_means, unit_rows
 from dualqml._typing import Array, Index
 from dualqml.exceptions import RecognitionError
-from dualqml.extractors import DualQMLW
+from dualqml.extractors import Background, DualQMLW
 from dualqml.extractors.methods import make_method
+from dualqml.extractors.open_set_search import (
+    USUAL_SPREAD,
+    CosineScale,
+    LeftOutScores,
+    OpenSetGrid,
+    OpenSetParameters,
+    search_open_set,
+)
 from dualqml.extractors.prepared_samples import (
     PreparedSamples,
     ProductCache,
     fit_prepared,
+    input_class_scores,
     metric_inputs,
     needs_products,
     prepare_samples,
+    unfitted_metric,
 )
+from dualqml.extractors.probabilities import LogRatio
 from dualqml.recognition.gallery import Gallery
 
-#: Default parameters of DualQML-W for vectors (see docs/recognition.md).
-_VECTOR_PARAMETERS: dict[str, Any] = {
-    "rho": 0.5,
-    "lam": 0.17,
-    "rule": "max",
-    "kernel": "linear",
-}
-#: Default parameters of DualQML-W for images, through local descriptors.
-_IMAGE_PARAMETERS: dict[str, Any] = {
-    "rho": 0.1,
-    "lam": 0.1,
-    "rule": "max",
-    "descriptor": "local",
-    "kernel": "linear",
-}
+#: Parameters of DualQML-W that are never chosen, for vectors and for images.
+_VECTOR_PARAMETERS: dict[str, Any] = {"rule": "max", "kernel": "linear"}
+_IMAGE_PARAMETERS: dict[str, Any] = _VECTOR_PARAMETERS | {"descriptor": "local"}
+#: Values to choose from, and the usual ones (see docs/recognition.md).
+_VECTOR_GRID = OpenSetGrid(
+    rhos=(0.5, 2.5, 12.5),
+    lams=(0.1, 0.4),
+    cosine_weights=(0.0, 0.3, 1.0, 2.5, 6.0),
+    background_weights=(0.0,),
+    usual=OpenSetParameters(2.5, 0.2, 1.0),
+)
+_IMAGE_GRID = OpenSetGrid(
+    rhos=(0.05, 0.3, 2.0),
+    lams=(0.1, 1.0),
+    cosine_weights=(0.0, 0.3),
+    background_weights=(0.0,),
+    usual=OpenSetParameters(0.1, 0.1, 0.0),
+)
 _DUAL_QML_W = "DualQML-W"
-#: A smaller standard deviation of the cosines is rounding.
-_LEAST_SPREAD = 1e-6
+#: Weight of the cosine of vectors with other methods, whose scores have other units.
+_OTHER_METHODS_WEIGHT = 0.8
+#: Simulated strangers that show the spread of scores in galleries of one or two people.
+_N_STRANGERS = 1000
 
 
 class SampleCache:
@@ -119,48 +141,49 @@ class Matcher:
         A key of `METHODS`.
     image_shape : tuple of int or None
         Height and width of the images in the rows; None for vectors.
-    cosine_weight : float
-        Weight of the class-mean cosine.
+    cosine_weight : float or None
+        Weight of the class-mean cosine; None to choose it.
     parameters : dict
-        Parameters of the method.
+        Parameters of the method. With DualQML-W, those that are missing are chosen.
+    background : Background or None
+        Statistics of other people, for DualQML-W.
     """
 
     def __init__(
         self,
         method: str,
         image_shape: tuple[int, int] | None,
-        cosine_weight: float,
+        cosine_weight: float | None,
         parameters: dict[str, Any],
+        background: Background | None = None,
     ) -> None:
         self.method = method
         self.image_shape = image_shape
-        self.cosine_weight = cosine_weight
-        self.parameters = parameters
+        self.given_weight = cosine_weight
+        self.background = background
+        self.given = parameters
+        if method == _DUAL_QML_W:
+            images = image_shape is not None
+            self.given = (_IMAGE_PARAMETERS if images else _VECTOR_PARAMETERS) | (
+                parameters
+            )
         self.subjects: list[str] = []
         self.model_id = ""
         self.model: Any = None
         self.means: Array | None = None
+        #: What was chosen or given, and what scores mean; set by a fit.
+        self.parameters = self.given
+        self.cosine_weight = 0.0
         self.cosine_mean, self.cosine_spread = 0.0, 1.0
+        self.spread, self.slope, self.offset = 1.0, 1.0, 0.0
 
-    @classmethod
-    def default(
-        cls,
-        method: str,
-        image_shape: tuple[int, int] | None,
-        cosine_weight: float | None,
-        parameters: dict[str, Any],
-    ) -> "Matcher":
-        """A matcher with default parameters for the kind of samples."""
-        if method == _DUAL_QML_W:
-            images = image_shape is not None
-            defaults = _IMAGE_PARAMETERS if images else _VECTOR_PARAMETERS
-            parameters = defaults | parameters
-        if cosine_weight is None:
-            cosine_weight = 0.0 if image_shape is not None else 0.8
-        return cls(method, image_shape, cosine_weight, parameters)
+    @property
+    def has_log_ratios(self) -> bool:
+        """Whether scores are log-likelihood ratios."""
+        return self.method == _DUAL_QML_W and self.given.get("rule") == "max"
 
     def estimator(self) -> BaseEstimator:
-        """The method, not fitted.
+        """The method with the present parameters, not fitted.
 
         Raises
         ------
@@ -171,14 +194,16 @@ class Matcher:
             return make_method(
                 self.method, image_shape=self.image_shape, **self.parameters
             )
-        known = DualQMLW().get_params()
+        known = DualQMLW().get_params(deep=False)
         for name in self.parameters:
-            if name not in known:
+            if name not in known or name == "background":
                 raise ValueError(
                     f"{self.method} has no parameter {name!r}; its parameters are "
-                    f"{', '.join(sorted(known))}"
+                    f"{', '.join(sorted(set(known) - {'background'}))}"
                 )
-        return DualQMLW(image_shape=self.image_shape, **self.parameters)
+        return DualQMLW(
+            image_shape=self.image_shape, background=self.background, **self.parameters
+        )
 
     def fitted_to_part(
         self,
@@ -186,7 +211,7 @@ class Matcher:
         kept: Mapping[str, NDArray[np.int64]],
         cache: SampleCache,
     ) -> "Matcher":
-        """A matcher like this one, fitted to some samples of some subjects.
+        """A matcher with the parameters of this one, fitted to a part of the gallery.
 
         Parameters
         ----------
@@ -200,11 +225,17 @@ class Matcher:
         Returns
         -------
         Matcher
-            The new matcher.
+            The new matcher. Nothing is chosen again, and scores have the same meaning.
         """
         other = Matcher(
-            self.method, self.image_shape, self.cosine_weight, self.parameters
+            self.method,
+            self.image_shape,
+            self.cosine_weight,
+            self.parameters,
+            self.background,
         )
+        other.cosine_weight = self.cosine_weight
+        other.spread, other.slope, other.offset = self.spread, self.slope, self.offset
         first = np.searchsorted(gallery.codes, np.arange(len(gallery)))
         starts = dict(zip(gallery, first, strict=True))
         rows = np.concatenate([starts[subject] + own for subject, own in kept.items()])
@@ -219,7 +250,7 @@ class Matcher:
         return other
 
     def fit(self, gallery: Gallery, cache: SampleCache) -> None:
-        """Learn from the gallery.
+        """Choose what is not given, and learn from the gallery.
 
         Parameters
         ----------
@@ -231,73 +262,141 @@ class Matcher:
         model = self.estimator()
         if isinstance(model, DualQMLW):
             samples, order = cache.joined(model, gallery)
-            self._learn_prepared(model, samples, gallery.codes[order])
+            codes = gallery.codes[order]
+            if self.has_log_ratios:
+                found = self._choose(model, samples, codes)
+                self._learn_prepared(self.estimator(), samples, codes)
+                self._learn_log_ratios(found, np.bincount(codes))
+            else:
+                self.cosine_weight = self._weight_of_other_methods()
+                self._learn_prepared(model, samples, codes)
         else:
+            self.cosine_weight = self._weight_of_other_methods()
             self._learn(model, gallery.rows, gallery.codes)
         self.subjects = list(gallery)
+
+    def _weight_of_other_methods(self) -> float:
+        if self.given_weight is not None:
+            return self.given_weight
+        return 0.0 if self.image_shape is not None else _OTHER_METHODS_WEIGHT
+
+    def _choose(
+        self, model: DualQMLW, samples: PreparedSamples, codes: Index
+    ) -> LeftOutScores | None:
+        """Choose what is not given; return the scores of left-out samples."""
+        grid = _VECTOR_GRID if self.image_shape is None else _IMAGE_GRID
+        background = self.background
+        usual = grid.usual
+        weights: tuple[float, ...] = (0.0,)
+        if background is not None:
+            usual = OpenSetParameters(
+                background.rho, background.lam, background.cosine_weight, 1.0
+            )
+            weights = (0.0, 1.0)
+        given = {k: v for k, v in self.given.items() if hasattr(usual, k)}
+        if self.given_weight is not None:
+            given["cosine_weight"] = self.given_weight
+        rho, lam = given.get("rho"), given.get("lam")
+        weight, share = given.get("cosine_weight"), given.get("background_weight")
+        grid = OpenSetGrid(
+            rhos=grid.rhos if rho is None else (rho,),
+            lams=grid.lams if lam is None else (lam,),
+            cosine_weights=grid.cosine_weights if weight is None else (weight,),
+            background_weights=weights if share is None else (share,),
+            usual=OpenSetParameters(**(vars(usual) | given)),
+        )
+        choice = search_open_set(unfitted_metric(model), samples, codes, grid)
+        chosen = vars(choice.parameters).copy()
+        self.cosine_weight = float(chosen.pop("cosine_weight"))
+        if background is None:
+            chosen.pop("background_weight")
+        # What is given stays as it is, to the last bit.
+        self.parameters = chosen | self.given
+        if self.given_weight is not None:
+            self.cosine_weight = self.given_weight
+        return choice.scores
 
     def _learn(self, model: Any, rows: NDArray[Any], codes: Index) -> None:
         self.model = model.fit(rows.astype(np.float64), codes)
         self._learn_cosines(unit_rows(rows.astype(np.float64)), codes)
 
     def _learn_prepared(
-        self, model: DualQMLW, samples: PreparedSamples, codes: Index
+        self, model: Any, samples: PreparedSamples, codes: Index
     ) -> None:
         self.model = fit_prepared(model, samples, codes)
+        # The recogniser keeps it, and the fitted model does not need it.
+        self.model.background = None
         self._learn_cosines(samples.inputs, codes)
 
     def _learn_cosines(self, units: Array, codes: Index) -> None:
         """Learn the distribution of cosines between different people."""
         self.means = unit_rows(class_means(units, codes)[0])
-        self.cosine_mean, spread = _cosines_of_others(units, self.means, codes)
-        # Two people with one sample each have one cosine: its spread is only rounding.
-        self.cosine_spread = spread if spread > _LEAST_SPREAD else 1.0
+        if len(self.means) > 1:
+            scale = CosineScale.fitted(units, self.means, codes)
+            self.cosine_mean, self.cosine_spread = scale.mean, scale.spread
+        elif self.background is not None:
+            cosines = self.background.strangers(_N_STRANGERS) @ self.means.T
+            self.cosine_mean = float(cosines.mean())
+            self.cosine_spread = float(cosines.std())
+
+    def _learn_log_ratios(self, found: LeftOutScores | None, counts: Index) -> None:
+        """Learn what a score means."""
+        if found is not None:
+            self.spread = found.spread
+        elif self.background is not None:
+            strangers = self.background.strangers(_N_STRANGERS)
+            self.spread = float(input_class_scores(self.model, strangers).std())
+        else:
+            self.spread = USUAL_SPREAD
+        usual = LogRatio()
+        if self.background is not None:
+            usual = self.background.log_ratio(int(np.median(counts)))
+        if found is not None:
+            others = found.strangers[np.isfinite(found.strangers)]
+            usual = LogRatio.fitted(found.own, others, usual=usual)
+        self.slope, self.offset = usual.slope, usual.offset
 
     def scores(self, rows: NDArray[Any]) -> Array:
-        """Similarities of samples to all subjects, in the order of subjects."""
+        """Similarities of samples to all subjects, in the order of subjects.
+
+        With DualQML-W they are natural logarithms of likelihood ratios.
+        """
         if self.model is None or self.means is None:
             raise RecognitionError("The matcher has not been fitted")
         rows = rows.astype(np.float64)
-        scores = _class_scores(self.model, rows)
+        if isinstance(self.model, DualQMLW):
+            return self.input_scores(metric_inputs(self.model, rows))
+        return self._joined(_class_scores(self.model, rows), unit_rows(rows))
+
+    def input_scores(self, inputs: Array) -> Array:
+        """The scores of samples from the inputs of the metric of DualQML-W."""
+        return self._joined(input_class_scores(self.model, inputs), inputs)
+
+    def _joined(self, scores: Array, units: Array) -> Array:
+        """The sum of both parts of the scores."""
+        assert self.means is not None
+        cosines = np.zeros(1)
         if self.cosine_weight:
-            inputs = unit_rows(rows)
-            if isinstance(self.model, DualQMLW):
-                inputs = metric_inputs(self.model, rows)
-            cosines = inputs @ self.means.T
-            standard = (cosines - self.cosine_mean) / self.cosine_spread
-            scores = scores + self.cosine_weight * standard
+            cosines = units @ self.means.T
+            cosines = (cosines - self.cosine_mean) / self.cosine_spread
+        if self.has_log_ratios:
+            total = np.hypot(1.0, self.cosine_weight)
+            scores = (scores / self.spread + self.cosine_weight * cosines) / total
+            scores = LogRatio(self.slope, self.offset)(scores)
+        else:
+            scores = scores + self.cosine_weight * cosines
         if not np.isfinite(scores).all():
             raise RecognitionError("A score is not finite: train the model again")
         return scores
 
 
-def _cosines_of_others(units: Array, means: Array, codes: Index) -> tuple[float, float]:
-    """Mean and standard deviation of the cosines to the means of other subjects.
-
-    Computed from sums over all pairs minus the pairs of the same subject: a large
-    gallery has too many pairs to store.
-    """
-    if len(means) <= means.shape[1]:
-        squares = float(np.sum((units @ means.T) ** 2))
-    else:
-        squares = float(np.vdot(units.T @ units, means.T @ means))
-    total = float(units.sum(axis=0) @ means.sum(axis=0))
-    own = np.einsum("ij,ij->i", units, means[codes])
-    n_others = codes.size * (len(means) - 1)
-    mean = (total - float(own.sum())) / n_others
-    variance = (squares - float(own @ own)) / n_others - mean**2
-    return mean, float(np.sqrt(max(variance, 0.0)))
-
-
 def _class_scores(model: Any, rows: Array) -> Array:
     """Scores with one column per class, also for two classes."""
-    if isinstance(model, DualQMLW) and model.qml_.rule == "max":
-        return np.asarray(model.transform(rows), dtype=np.float64)
     scores = np.asarray(model.decision_function(rows))
     if scores.ndim == 1:
         # One score for two classes has another scale than one score per class.
         raise RecognitionError(
             "With two subjects this method has one score for both, which no threshold "
-            'of larger galleries fits: enrol a third, or use DualQML-W with rule="max"'
+            "of larger galleries fits: enrol a third, or use DualQML-W"
         )
     return scores

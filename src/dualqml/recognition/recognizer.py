@@ -19,10 +19,17 @@ from dualqml.exceptions import (
     RecognitionError,
     UnknownSubjectError,
 )
-from dualqml.extractors.background import Background
+from dualqml.extractors import Background
 from dualqml.extractors.methods import METHODS
+from dualqml.extractors.probabilities import open_set_posterior
 from dualqml.images.shapes import SizeLike
-from dualqml.recognition.calibration import calibrate, held_out_trials, left_out_trials
+from dualqml.recognition.calibration import (
+    Trials,
+    background_trials,
+    calibrate,
+    held_out_trials,
+    left_out_trials,
+)
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding, InputReader, Inputs
 from dualqml.recognition.matcher import Matcher, SampleCache
@@ -35,6 +42,8 @@ from dualqml.recognition.results import (
     Verification,
 )
 
+#: With fewer subjects, a background tells more about strangers than they do.
+_FEW_SUBJECTS = 20
 #: The source of a threshold whose calibration used a removed subject.
 _KEPT_AFTER_REMOVAL = "kept from a calibration before a removal; calibrate again"
 
@@ -124,7 +133,7 @@ class Recognizer:
             for name, value in parameters.items()
         }
         try:
-            Matcher.default(method, self.size, cosine_weight, parameters).estimator()
+            Matcher(method, self.size, cosine_weight, parameters).estimator()
         except (TypeError, ValueError) as error:
             raise RecognitionError(str(error)) from error
         self._gallery = Gallery()
@@ -133,10 +142,47 @@ class Recognizer:
         self._matcher: Matcher | None = None
         self._lock = threading.RLock()
         self._model_id: str | None = None
+        self._background: Background | None = None
         self.background = background
         self.calibration: Calibration | None = None
         if threshold is not None:
             self.set_threshold(threshold)
+
+    @property
+    def background(self) -> Background | None:
+        """Statistics of other people, or None. Setting them discards the model."""
+        return self._background
+
+    @background.setter
+    def background(self, background: Background | None) -> None:
+        if background is not None and not isinstance(background, Background):
+            raise RecognitionError(
+                "background must be a Background, for example from "
+                f"Background.from_samples(X, y), not {type(background).__name__}"
+            )
+        with self._lock:
+            if background is not None:
+                if self.method != "DualQML-W":
+                    raise RecognitionError(
+                        f"{self.method} has no use for a background; DualQML-W has"
+                    )
+                if self._gallery:
+                    self._check_background(background)
+            self._matcher = self._model_id = None
+            # What is kept of samples depends on whether there is a background.
+            self._cache = SampleCache()
+            self._background = background
+
+    def _check_background(self, background: Background) -> None:
+        """Raise if a background does not fit the samples that are enrolled."""
+        shape, width = self._reader.image_shape, self._reader.width
+        if (background.image_shape, background.n_features) != (shape, width):
+            wanted = _kind_in_words(background.image_shape, background.n_features)
+            raise RecognitionError(
+                f"The background is of {wanted}, the samples are "
+                f"{_kind_in_words(shape, width)}: make the background from samples of "
+                "the same kind and size"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         # For copies and for other processes. A lock belongs to one process.
@@ -431,6 +477,42 @@ class Recognizer:
         """
         return self._scores(self._fitted_matcher(), images)
 
+    def probabilities(
+        self, images: Inputs, *, prior: float = 0.5
+    ) -> tuple[Array, Array]:
+        """Probabilities of all subjects, and of a stranger.
+
+        Parameters
+        ----------
+        images : array or list
+            Samples.
+        prior : float, default=0.5
+            Probability that the person is enrolled, before the sample was seen. All
+            subjects are equally likely.
+
+        Returns
+        -------
+        people : ndarray of shape (n_samples, n_subjects)
+            The probability of each subject, with columns in the order of `subjects`.
+        unknown : ndarray of shape (n_samples,)
+            The probability of a stranger.
+
+        Raises
+        ------
+        RecognitionError
+            The scores of the method are no likelihood ratios, or the prior is not
+            between 0 and 1.
+        """
+        if not 0.0 < prior < 1.0:
+            raise RecognitionError(f"prior must be between 0 and 1, got {prior!r}")
+        matcher = self._fitted_matcher()
+        if not matcher.has_log_ratios:
+            raise RecognitionError(
+                'Only scores of DualQML-W with rule "max" are likelihood ratios, from '
+                "which probabilities can be computed"
+            )
+        return open_set_posterior(self._scores(matcher, images), prior=prior)
+
     def template(self, image: Inputs) -> Template:
         """The scores of a sample, to use them several times.
 
@@ -482,7 +564,8 @@ class Recognizer:
         images : array or list, optional
             Samples that were not enrolled: of people who are not enrolled and, to
             measure the rate of missed people, of some who are. If None, the enrolled
-            subjects are left out in turn.
+            subjects are left out in turn. With a background and fewer than 20
+            subjects, strangers are simulated from the background instead.
         labels : sequence of str, optional
             The person on each image.
         fmr : float, optional
@@ -502,8 +585,7 @@ class Recognizer:
         with self._lock:
             matcher = self._fitted_matcher()
             if images is None or labels is None:
-                trials = left_out_trials(self._gallery, matcher, self._cache)
-                source = f"{len(self._gallery)} enrolled subjects left out in turn"
+                trials, source = self._own_trials(matcher)
             else:
                 scores = self._scores(matcher, images)
                 trials = held_out_trials(scores, labels, matcher.subjects)
@@ -517,6 +599,18 @@ class Recognizer:
                 model_id=matcher.model_id,
             )
             return self.calibration
+
+    def _own_trials(self, matcher: Matcher) -> tuple[Trials, str]:
+        """Trials without further samples, and their source in words."""
+        n_subjects = len(self._gallery)
+        if self.background is not None and n_subjects < _FEW_SUBJECTS:
+            source = (
+                f"strangers simulated from a background of {self.background.n_people} "
+                "people"
+            )
+            return background_trials(matcher, self.background), source
+        trials = left_out_trials(self._gallery, matcher, self._cache)
+        return trials, f"{n_subjects} enrolled subjects left out in turn"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save everything in one file.
@@ -571,6 +665,8 @@ class Recognizer:
 
     def _add(self, subject: str, rows: NDArray[Any]) -> None:
         self._gallery.checked(subject, rows)
+        if self.background is not None:
+            self._check_background(self.background)
         self._discard_model(subject)
         self._gallery.add(subject, rows)
 
@@ -592,17 +688,14 @@ class Recognizer:
             if self._matcher is not None:
                 # Another thread has fitted it in the meantime.
                 return self._matcher
-            if len(self._gallery) < 2:
+            matcher = self._new_matcher()
+            alone = self.background is not None and matcher.has_log_ratios
+            if len(self._gallery) < (1 if alone else 2):
                 raise RecognitionError(
-                    "Recognition compares people: enrol at least two subjects, "
+                    "Recognition compares people: enrol at least two subjects, or one "
+                    "and give a background of other people; "
                     f"{len(self._gallery)} is enrolled"
                 )
-            matcher = Matcher.default(
-                self.method,
-                self._reader.image_shape,
-                self.cosine_weight,
-                self.parameters,
-            )
             try:
                 matcher.fit(self._gallery, self._cache)
             except DualQMLError:
@@ -614,6 +707,15 @@ class Recognizer:
             matcher.model_id = self.model_id
             self._matcher = matcher
             return matcher
+
+    def _new_matcher(self) -> Matcher:
+        return Matcher(
+            self.method,
+            self._reader.image_shape,
+            self.cosine_weight,
+            self.parameters,
+            self.background,
+        )
 
     def _scores(self, matcher: Matcher, images: Inputs) -> Array:
         if isinstance(images, Template):
@@ -654,7 +756,17 @@ class Recognizer:
         for subject in self._gallery:
             rows = np.ascontiguousarray(self._gallery[subject])
             digest.update(repr((rows.shape, rows.dtype.str)).encode() + rows.tobytes())
+        if self.background is not None:
+            for value in vars(self.background).values():
+                array = np.ascontiguousarray(value)
+                digest.update(repr(array.shape).encode() + array.tobytes())
         return digest.hexdigest()[:16]
+
+
+def _kind_in_words(shape: tuple[int, ...] | None, width: int | None) -> str:
+    if shape is not None:
+        return f"images of {shape[0]} x {shape[1]} pixels"
+    return f"vectors of {width} values"
 
 
 def _template_scores(templates: Sequence[Template], model_id: str) -> Array:

@@ -40,7 +40,7 @@ from dualqml._saved_state import (
 )
 from dualqml._text import printable
 from dualqml.exceptions import ModelFileError, RecognitionError
-from dualqml.extractors import DualQMLW
+from dualqml.extractors import Background, DualQMLW
 from dualqml.extractors.methods import METHODS
 from dualqml.persistence.codec import Decoder, Encoder
 from dualqml.persistence.model_files import VERSION_KEY, check_format
@@ -57,13 +57,14 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind", bound="Recognizer")
 
 #: Version of the format. It changes with a major version of dualqml at most.
-FORMAT = 1
+FORMAT = 2
 
 _FORMAT_KEY = "dualqml.recognizer"
 _ID_KEY = "dualqml.model_id"
 _STATE_KEY = "dualqml.state"
 
 _NUMBER = plain_number("a finite number", -math.inf)
+_POSITIVE = plain_number("a positive number", math.ulp(0.0))
 _RATE = plain_number("a rate from 0 to 1", 0.0, 1.0) | NOTHING
 _WHOLE = Kind("a whole number", lambda v: type(v) is int and v >= 0)
 _RECORD = instance_of(dict) | NOTHING
@@ -74,6 +75,7 @@ _STATE: Mapping[str, Kind] = {
     "size": SIZE,
     "cosine_weight": _NUMBER | NOTHING,
     "parameters": instance_of(dict),
+    "background": instance_of(Background) | NOTHING,
     "kind": one_of(("image", "vector")) | NOTHING,
     "subjects": instance_of(list),
     "counts": array_of("a vector of 64-bit whole numbers", "int64", 1),
@@ -102,7 +104,10 @@ _MATCHER: Mapping[str, Kind] = {
     "means": MATRIX,
     "cosine_weight": _NUMBER,
     "cosine_mean": _NUMBER,
-    "cosine_spread": plain_number("a positive number", math.ulp(0.0)),
+    "cosine_spread": _POSITIVE,
+    "spread": _POSITIVE,
+    "slope": _POSITIVE,
+    "offset": _NUMBER,
     "parameters": instance_of(dict),
 }
 
@@ -110,7 +115,7 @@ _MATCHER: Mapping[str, Kind] = {
 def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> None:
     """Save a recogniser; see `Recognizer.save`."""
     gallery, matcher = recognizer._gallery, None
-    if len(gallery) > 1:
+    if len(gallery) > 1 or (len(gallery) and recognizer.background is not None):
         fitted = recognizer._fitted_matcher()
         matcher = {name: getattr(fitted, name) for name in _MATCHER}
     calibration = recognizer.calibration
@@ -119,6 +124,7 @@ def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> N
         "size": tuple(recognizer.size),
         "cosine_weight": recognizer.cosine_weight,
         "parameters": recognizer.parameters,
+        "background": recognizer.background,
         "kind": recognizer._reader.kind,
         "subjects": recognizer.subjects(),
         "counts": np.array([len(gallery[s]) for s in gallery], dtype=np.int64),
@@ -238,20 +244,16 @@ def _recognizer_from_state(
         size=state["size"],
         cosine_weight=state["cosine_weight"],
         embedding=embedding,
+        background=state["background"],
         **state["parameters"],
     )
     rows = state["rows"]
     found._reader.kind = state["kind"]
     found._reader.width = None if rows is None else rows.shape[1]
     _fill_gallery(found._gallery, state)
-    _validated_estimator(
-        Matcher.default(
-            found.method,
-            found._reader.image_shape,
-            found.cosine_weight,
-            found.parameters,
-        )
-    )
+    if rows is not None and found.background is not None:
+        found._check_background(found.background)
+    _validated_estimator(found._new_matcher())
     if state["calibration"] is not None:
         found.calibration = Calibration(**state["calibration"])
     if state["matcher"] is not None:
@@ -291,19 +293,17 @@ def _nested_estimators(estimator: Any) -> list[Any]:
 
 def _matcher_from_state(recognizer: "Recognizer", state: Mapping[str, Any]) -> Matcher:
     """The fitted matcher of a recogniser; raise if it does not fit the gallery."""
-    matcher = Matcher(
-        recognizer.method,
-        recognizer._reader.image_shape,
-        float(state["cosine_weight"]),
-        state["parameters"],
-    )
+    matcher = recognizer._new_matcher()
+    matcher.parameters = state["parameters"]
+    matcher.cosine_weight = float(state["cosine_weight"])
     means, model = state["means"], state["model"]
     wanted = [type(part) for part in _nested_estimators(_validated_estimator(matcher))]
     if [type(part) for part in _nested_estimators(model)] != wanted:
         raise ValueError("the model is not of the method")
     n_subjects = len(recognizer.subjects())
     classes = getattr(model, "classes_", ())
-    if n_subjects < 2 or not np.array_equal(classes, np.arange(n_subjects)):
+    least = 2 if recognizer.background is None else 1
+    if n_subjects < least or not np.array_equal(classes, np.arange(n_subjects)):
         raise ValueError("the model does not know the subjects")
     n_features = recognizer._reader.width
     if getattr(model, "n_features_in_", None) != n_features:
@@ -318,4 +318,6 @@ def _matcher_from_state(recognizer: "Recognizer", state: Mapping[str, Any]) -> M
     matcher.model, matcher.means = model, means
     matcher.cosine_mean = float(state["cosine_mean"])
     matcher.cosine_spread = float(state["cosine_spread"])
+    matcher.spread, matcher.slope = float(state["spread"]), float(state["slope"])
+    matcher.offset = float(state["offset"])
     return matcher
