@@ -43,9 +43,6 @@ class SupervisedExtractor(
 
     _saved: ClassVar[Saved] = fitted(classes_=LABELS.of("n_classes"))
 
-    #: Smallest number of classes that can be learnt from.
-    _least_classes: int = 2
-
     def _fit(self, data: Array, codes: Index) -> None:
         """Learn from samples and class numbers; `classes_` is set."""
         raise TypeError(f"{type(self).__name__} does not implement _fit")
@@ -75,10 +72,14 @@ class SupervisedExtractor(
         self._fit(data.astype(np.float64, copy=False), codes)
         return self
 
+    def _least_classes(self) -> int:
+        """Smallest number of classes that can be learnt from."""
+        return 2
+
     def _class_codes(self, target: NDArray[Any]) -> Index:
         """Set `classes_` and return the class numbers of the samples."""
         self.classes_, codes = class_codes(target)
-        if self.classes_.size < self._least_classes:
+        if self.classes_.size < self._least_classes():
             raise ValueError(
                 f"{type(self).__name__} tells classes apart and needs samples of at "
                 f"least 2 classes; got 1 class ({self.classes_[0]!r})"

@@ -474,6 +474,14 @@ class LeftOutSlot:
         out[np.arange(self.classes.size), self.classes] = own
         return np.asarray(out)
 
+    @cached_property
+    def single_responses(self) -> Array:
+        """Mean response of a left-out sample to other single samples of its class."""
+        products = (self.own @ self.probes[:, :, None])[..., 0]
+        squares = np.einsum("cmj,cmj->cm", self.own, self.own)
+        single = np.where(self.used, products / np.where(self.used, squares, 1.0), 0.0)
+        return np.asarray(single.sum(axis=1) / self.used.sum(axis=1))
+
     def cosines(self) -> Array:
         """Largest cosines of profiles with those of the samples of each class.
 

@@ -42,7 +42,7 @@ class LearntFromPeople:
 
     rho: float
     cosine_weight: float
-    scores_by_size: Array
+    scores_by_size: Array | None
 
 
 def learn_from_people(inputs: Array, codes: Index) -> LearntFromPeople:
@@ -63,7 +63,9 @@ def learn_from_people(inputs: Array, codes: Index) -> LearntFromPeople:
     """
     counts = np.bincount(codes)
     rho, weight, table = USUAL_RHO, USUAL_COSINE_WEIGHT, []
-    metrics = [_PartMetric(inputs, codes, part) for part in range(_N_PARTS)]
+    metrics = []
+    if int((counts > 1).sum()) >= _LEAST_PEOPLE:
+        metrics = [_PartMetric(inputs, codes, part) for part in range(_N_PARTS)]
     for size in _SIZES:
         if int((counts > size).sum()) < _LEAST_PEOPLE:
             break
@@ -74,7 +76,7 @@ def learn_from_people(inputs: Array, codes: Index) -> LearntFromPeople:
         own = scores[is_own]
         found = LogRatio.fitted(own, scores[~is_own])
         table.append([size, spread, own.mean(), own.std(), found.slope, found.offset])
-    return LearntFromPeople(rho, weight, np.array(table).reshape(-1, 6))
+    return LearntFromPeople(rho, weight, np.array(table) if table else None)
 
 
 class _PartMetric:

@@ -8,7 +8,7 @@ mean and two scatters, without any sample.
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -92,12 +92,13 @@ class Background:
         Parameters for galleries of one sample per person, in which nothing can be left
         out. They were chosen on the background: people of one part were enrolled in
         turn, with the statistics of the other parts.
-    scores_by_size : ndarray of shape (n_sizes, 6)
+    scores_by_size : ndarray of shape (n_sizes, 6) or None
         What was learnt about scores then, one row for each number of enrolled samples
         (1, 2, 4 and 8, if enough people have more): that number; the spread of
         responses between different people; mean and spread of the scores of a
         person's other samples, in units of the spread between different people; slope
-        and offset of their log-likelihood ratios.
+        and offset of their log-likelihood ratios. None if fewer than ten people have
+        several samples.
 
     See Also
     --------
@@ -130,7 +131,7 @@ class Background:
             "rho": NUMBER,
             "lam": NUMBER,
             "cosine_weight": NUMBER,
-            "scores_by_size": MATRIX.of("n_sizes", "n_columns"),
+            "scores_by_size": (MATRIX | NOTHING).of("n_sizes", "n_columns"),
         }
     )
 
@@ -145,7 +146,7 @@ class Background:
     rho: float = USUAL_RHO
     lam: float = USUAL_LAM
     cosine_weight: float = USUAL_COSINE_WEIGHT
-    scores_by_size: Array = field(default_factory=lambda: np.empty((0, 6)))
+    scores_by_size: Array | None = None
 
     def __repr__(self) -> str:
         return (
@@ -166,7 +167,7 @@ class Background:
         LogRatio
             That of the nearest size that was learnt, or what is usual.
         """
-        if not len(self.scores_by_size):
+        if self.scores_by_size is None:
             return LogRatio()
         sizes = self.scores_by_size[:, 0]
         row = self.scores_by_size[np.abs(np.log(sizes / n_samples)).argmin()]
@@ -353,6 +354,8 @@ class Background:
             expect(getattr(self, name) > 0.0, path, name, "is not positive")
         expect(self.cosine_weight >= 0.0, path, "cosine_weight", "is negative")
         table = self.scores_by_size
+        if table is None:
+            return
         expect(table.shape[1] == 6, path, "scores_by_size", "does not have 6 columns")
         valid = (table[:, 0] >= 1).all() and (table[:, 4] > 0).all()
         expect(bool(valid), path, "scores_by_size", "has a wrong size or slope")

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dualqml._linalg import class_means, unit_rows
@@ -34,6 +35,7 @@ from dualqml._saved_state import (
     Saved,
     expect,
     expect_codes,
+    instance_of,
 )
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor, one_blas_thread
 from dualqml._typing import Array, Index
@@ -49,6 +51,7 @@ from dualqml.extractors._quadratic_features import (
 )
 from dualqml.extractors.class_sizes import class_scales
 from dualqml.extractors.nearest import class_similarities, nearest
+from dualqml.extractors.probabilities import ClassProbabilities
 from dualqml.extractors.tuning import check_search_results, search_results, spread_folds
 
 Features = Literal["quadratic", "signed-root"]
@@ -58,6 +61,8 @@ Rule = Literal["cosine", "max"]
 #: Samples whose norm is at most this fraction of the largest count as zero vectors.
 #: An image without contrast becomes such a sample by rounding.
 _ZERO_NORM = 1e-12
+#: Number of fits from which samples are held out to learn probabilities.
+_PROBABILITY_FOLDS = 3
 
 
 class DualQML(SupervisedExtractor):
@@ -364,6 +369,9 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     centre : bool, default=False
         Whether the cosine is taken about the mean of the training features
         (rule "cosine"). False is the paper's rule.
+    probability : bool, default=False
+        Whether to learn probabilities, for :meth:`predict_proba`, from samples that
+        are held out of three more fits.
     solver : {"newton", "lbfgs", "sdp"}, default="newton"
         See :class:`DualQML`.
     tol : float, default=1e-6
@@ -413,6 +421,9 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         Divisors that make the features of classes of few and of many samples
         comparable, see :mod:`dualqml.extractors.class_sizes`. None for rule "cosine",
         and if all classes have the same number of samples.
+    probabilities_ : ClassProbabilities or None
+        What scores mean, see :mod:`dualqml.extractors.probabilities`. None without
+        `probability`.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -440,6 +451,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         "rule": [StrOptions({"cosine", "max"})],
         "own_weight": [Interval(Real, 0, None, closed="left")],
         "centre": ["boolean"],
+        "probability": ["boolean"],
     }
 
     _saved: ClassVar[Saved] = DualQML._saved.extended(
@@ -447,6 +459,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         training_mean_=(VECTOR | NOTHING).of("n_classes"),
         training_codes_=(CODES | NOTHING).of("n_samples"),
         class_scale_=(VECTOR | NOTHING).of("n_classes"),
+        probabilities_=instance_of(ClassProbabilities) | NOTHING,
     )
 
     def __init__(
@@ -457,6 +470,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         features: Features = "quadratic",
         own_weight: float = 1.0,
         centre: bool = False,
+        probability: bool = False,
         solver: Literal["newton", "lbfgs", "sdp"] = "newton",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -477,6 +491,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         self.rule = rule
         self.own_weight = own_weight
         self.centre = centre
+        self.probability = probability
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Score of every class; the larger, the more similar.
@@ -546,10 +561,31 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         gallery, codes = self.training_features_, self.training_codes_
         return np.asarray(self.classes_[decide(self.rule, features, gallery, codes)])
 
+    @available_if(lambda self: self.probability)
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability of every class, with ``probability=True``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The probabilities; those of a sample add up to 1.
+        """
+        check_is_fitted(self)
+        if self.probabilities_ is None:
+            raise AttributeError("probability was not set when the model was fitted")
+        return self.probabilities_.of_classes(self.class_scores(X))
+
     def _fit_at(self, data: Array, codes: Index, lam: float) -> None:
         super()._fit_at(data, codes, lam)
         self.training_features_ = self.training_mean_ = self.training_codes_ = None
-        self.class_scale_ = None
+        self.class_scale_ = self.probabilities_ = None
+        if self.probability:
+            self.probabilities_ = self._learn_probabilities(data, codes, lam)
         if self.rule == "cosine":
             self.training_features_, self.training_mean_ = profile_gallery(
                 self._features(data),
@@ -563,6 +599,36 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         if (counts != counts[0]).any():
             energies = energies_of_others(data, codes, self.components_, self.ranks_)
             self.class_scale_ = class_scales(energies, counts)
+
+    def _learn_probabilities(
+        self, data: Array, codes: Index, lam: float
+    ) -> ClassProbabilities:
+        """Learn what scores mean from samples that are held out in folds."""
+        n_classes = self.classes_.size
+        scores, classes = [np.empty((0, n_classes))], [codes[:0]]
+        folds = []
+        if np.bincount(codes).max() > 1:
+            folds = spread_folds(codes, _PROBABILITY_FOLDS, 0)
+        for train, held_out in folds:
+            model = DualQMLClassifier(
+                lam,
+                rule=self.rule,
+                features=self.features,
+                own_weight=self.own_weight,
+                centre=self.centre,
+                solver=self.solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                lam_scale=self.lam_scale,
+                zero_samples="ignore",
+                n_jobs=self.n_jobs,
+            ).fit(data[train], codes[train])
+            scores.append(model.class_scores(data[held_out]))
+            classes.append(codes[held_out])
+        found, own = np.concatenate(scores), np.concatenate(classes)
+        strangers = found.copy()
+        strangers[np.arange(own.size), own] = -np.inf
+        return ClassProbabilities.fitted(found, own, strangers)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -603,6 +669,8 @@ class DualQMLClassifierCV(DualQMLClassifier):
         Anything else as in scikit-learn.
     rule : {"cosine", "max"}, default="cosine"
         The decision rule, see :class:`DualQMLClassifier`. The folds use it too.
+    probability : bool, default=False
+        Whether to learn probabilities, see :class:`DualQMLClassifier`.
     tol : float, default=1e-6
         Relative duality gap and constraint violation that count as solved.
     max_iter : int, default=None
@@ -664,6 +732,8 @@ class DualQMLClassifierCV(DualQMLClassifier):
         Divisors that make the features of classes of few and of many samples
         comparable, see :mod:`dualqml.extractors.class_sizes`. None for rule "cosine",
         and if all classes have the same number of samples.
+    probabilities_ : ClassProbabilities or None
+        What scores mean. None without `probability`.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -717,6 +787,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         *,
         cv: Any = 10,
         rule: Rule = "cosine",
+        probability: bool = False,
         tol: float = 1e-6,
         max_iter: int | None = None,
         lam_scale: Literal["none", "auto"] = "none",
@@ -727,6 +798,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         self.lams = lams
         self.cv = cv
         self.rule = rule
+        self.probability = probability
         self.tol = tol
         self.max_iter = max_iter
         self.lam_scale = lam_scale

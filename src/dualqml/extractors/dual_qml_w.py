@@ -31,6 +31,7 @@ from dualqml._saved_state import (
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor, one_blas_thread
 from dualqml._typing import Array, Index
 from dualqml.extractors._coordinates import CoordinateSystem, n_kernel_landmarks
+from dualqml.extractors._left_out_scores import class_probabilities
 from dualqml.extractors._parameter_search import (
     Candidate,
     Choice,
@@ -46,6 +47,7 @@ from dualqml.extractors.prepared_samples import (
     PreparedSamples,
     spread_rows,
 )
+from dualqml.extractors.probabilities import ClassProbabilities
 from dualqml.extractors.tuning import check_search_results, search_results
 from dualqml.extractors.within_metric import KernelChoice, WithinMetric
 from dualqml.images.shapes import SizeLike
@@ -126,6 +128,8 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
     qml_ : DualQMLClassifier
         QML fitted on the coordinates of the training samples, with its
         certificate.
+    probabilities_ : ClassProbabilities
+        What scores mean, see :mod:`dualqml.extractors.probabilities`.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -158,7 +162,9 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
     }
 
     _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
-        metric_=instance_of(WithinMetric), qml_=instance_of(DualQMLClassifier)
+        metric_=instance_of(WithinMetric),
+        qml_=instance_of(DualQMLClassifier),
+        probabilities_=instance_of(ClassProbabilities),
     )
 
     def __init__(
@@ -243,6 +249,48 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         coordinates = self._coordinates(X)
         return self.qml_.predict(coordinates)
 
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability of every class, if the sample is of one of them.
+
+        What scores mean was learnt from training samples that were left out, one at a
+        time, in closed form.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The probabilities; those of a sample add up to 1.
+        """
+        scores = self.class_scores(X)
+        return self.probabilities_.of_classes(scores)
+
+    def predict_unknown_proba(self, X: ArrayLike, *, prior: float = 0.5) -> Array:
+        """Probability that a sample is of none of the classes.
+
+        It was learnt from classes that were left out, one at a time.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+        prior : float, default=0.5
+            The probability before the sample was seen, above 0 and below 1.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The probabilities u. Those of the classes are then ``(1 - u)`` times
+            ``predict_proba``.
+        """
+        if not 0.0 < prior < 1.0:
+            raise ValueError(f"prior must be between 0 and 1, got {prior!r}")
+        scores = self.class_scores(X)
+        return self.probabilities_.of_unknown(scores, prior)
+
     def _fit(self, data: Array, codes: Index) -> None:
         moving = spread_rows(codes, MOST_MOVING)
         self._fit_samples(self._metric(1.0, 1.0)._prepare(data, moving), codes)
@@ -278,13 +326,24 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
             zero_samples="ignore",
             n_jobs=self.n_jobs,
         )
-        qml._least_classes = 1
-        self.qml_ = qml.fit(coordinates, self.classes_[codes])
+        # Not by its fit, which needs two classes.
+        qml.n_features_in_, qml.classes_ = coordinates.shape[1], self.classes_
+        qml._fit(coordinates, codes)
+        self.qml_ = qml
+        with one_blas_thread():
+            self.probabilities_ = class_probabilities(
+                system.coarse(),
+                codes,
+                kappa=self.kappa,
+                rho=metric.rho,
+                lam=lam,
+                rule=rule,
+                own_weight=self.own_weight,
+            )
 
-    def _class_codes(self, target: NDArray[Any]) -> Index:
+    def _least_classes(self) -> int:
         # A background shows how samples of one person differ from those of others.
-        self._least_classes = 2 if self.background is None else 1
-        return super()._class_codes(target)
+        return 2 if self.background is None else 1
 
     def _metric(
         self, rho: float, width: float, variant: "Variant | None" = None
@@ -442,6 +501,8 @@ class DualQMLWCV(DualQMLW):
     qml_ : DualQMLClassifier
         QML fitted on the coordinates of the training samples, with its
         certificate.
+    probabilities_ : ClassProbabilities
+        What scores mean, see :mod:`dualqml.extractors.probabilities`.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)

@@ -32,6 +32,7 @@ from dualqml._saved_state import (
 )
 from dualqml.extractors.kernels import CentredKernel
 from dualqml.extractors.mle import PatchMaps
+from dualqml.extractors.probabilities import ClassProbabilities
 from dualqml.extractors.tuning import RankSearchCV
 
 #: Longest side of images, in pixels, for which the number of features of a step is
@@ -164,6 +165,7 @@ _ALL = (
     _saved_class(RankSearchCV),
     _saved_class(CentredKernel),
     _saved_class(PatchMaps),
+    _saved_class(ClassProbabilities),
     _saved_class(images.Cropper),
     _saved_class(images.EyeAligner),
     _saved_class(images.FaceCropper),

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from dualqml._saved_state import SIZE
 from dualqml._typing import Array
@@ -40,6 +41,7 @@ from dualqml.recognition.results import (
     Identification,
     Template,
     Verification,
+    VerifyDecision,
 )
 
 #: With fewer subjects, a background tells more about strangers than they do.
@@ -58,8 +60,15 @@ class Recognizer:
     Threads may share a recogniser. Changes wait for each other. A search sees the
     subjects either before or after a change.
 
-    Scores are similarities: the larger, the more alike. A decision needs a
-    threshold: from `calibrate`, from the user, or from the call.
+    Scores are similarities: the larger, the more alike. With DualQML-W they are natural
+    logarithms of likelihood ratios: 0 means that the same person and another one are
+    equally likely, and 4.6 that the same person is a hundred times more likely. That
+    does not depend on the number of subjects. A decision needs a threshold: from
+    `calibrate`, from the user, or from the call.
+
+    With DualQML-W, the parameters that are not given are chosen on the enrolled people
+    (or, where these are too few, on the background), at every change: people and
+    samples are left out in turn, in closed form.
 
     Read more in the :ref:`user guide <recognition>`.
 
@@ -73,8 +82,10 @@ class Recognizer:
         The smallest score of a match.
     cosine_weight : float, default=None
         Weight, in the score, of the cosine to the mean of a subject's samples. It
-        helps to detect strangers. None means 0.8 for vectors and 0 for images, as the
-        pixels of different people are always similar.
+        helps to detect strangers. Both parts are in units of their spread between
+        different people. None means that it is chosen. For other methods than DualQML-W
+        None means 0.8 for vectors and 0 for images, and only the cosine is in such
+        units.
     embedding : callable, default=None
         A function from a list of images to an array with one row per image. It is not
         saved: give it again to `load`.
@@ -386,9 +397,12 @@ class Recognizer:
         found = []
         for subject, row in zip(subjects, scores, strict=True):
             score = float(row[columns[subject]])
-            decision = "match" if score >= limit else "no match"
+            decision: VerifyDecision = "match" if score >= limit else "no match"
+            probability = float(expit(score)) if matcher.has_log_ratios else None
             found.append(
-                Verification(decision, subject, score, limit, matcher.model_id)  # type: ignore[arg-type]
+                Verification(
+                    decision, subject, score, limit, matcher.model_id, probability
+                )
             )
         return found
 
@@ -439,10 +453,20 @@ class Recognizer:
         limit = self._decision_threshold(threshold)
         matcher = self._fitted_matcher()
         scores, names = self._scores(matcher, images), matcher.subjects
+        people = unknown = None
+        if matcher.has_log_ratios:
+            people, unknown = open_set_posterior(scores)
         found = []
-        for row in scores:
+        for number, row in enumerate(scores):
             order = np.argsort(-row, kind="stable")[:top]
-            candidates = tuple(Candidate(names[c], float(row[c])) for c in order)
+            candidates = tuple(
+                Candidate(
+                    names[c],
+                    float(row[c]),
+                    None if people is None else float(people[number, c]),
+                )
+                for c in order
+            )
             best = candidates[0]
             match = best.score >= limit
             found.append(
@@ -453,6 +477,7 @@ class Recognizer:
                     limit,
                     candidates,
                     matcher.model_id,
+                    None if unknown is None else float(unknown[number]),
                 )
             )
         return found

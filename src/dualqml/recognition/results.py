@@ -19,11 +19,16 @@ class Candidate:
     subject : str
         An enrolled subject.
     score : float
-        Similarity: the larger, the more alike.
+        Similarity: the larger, the more alike. With DualQML-W, the natural logarithm of
+        the likelihood ratio of the same person and another one.
+    probability : float or None
+        Probability of the subject, if enrolled people and strangers are equally
+        likely, and all enrolled people too. None if scores are no likelihood ratios.
     """
 
     subject: str
     score: float
+    probability: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +64,9 @@ class Verification:
         The similarity, and the smallest similarity of a match.
     model_id : str
         The model that decided.
+    probability : float or None
+        Probability that it is the subject, if that was as likely as not before. None
+        if scores are no likelihood ratios.
     """
 
     decision: VerifyDecision
@@ -66,6 +74,7 @@ class Verification:
     score: float
     threshold: float
     model_id: str
+    probability: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON.
@@ -94,6 +103,8 @@ class Identification:
         The most similar subjects, in falling order of their scores.
     model_id : str
         The model that decided.
+    unknown_probability : float or None
+        Probability of a stranger; see `Candidate.probability`.
     """
 
     decision: IdentifyDecision
@@ -102,6 +113,7 @@ class Identification:
     threshold: float
     candidates: tuple[Candidate, ...]
     model_id: str
+    unknown_probability: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON.
