@@ -57,7 +57,9 @@ _LEAST_DIRECTIONS, _MOST_DIRECTIONS = 400, 1024
 _ALL_DIRECTIONS_RATIO = 1.25
 #: The mean of the background counts as that of so many enrolled people. Other people
 #: photographed elsewhere have another mean.
-_BACKGROUND_PEOPLE = 5
+BACKGROUND_PEOPLE = 5
+#: Largest number of directions by which a basis is completed.
+_MOST_COMPLETED = 1280
 #: Most matrices of moving samples and landmarks that there are at a time.
 _MATRICES_OF_MOTIONS = 29.0
 #: Most landmarks of the coarse coordinates, and most leading directions if there are
@@ -120,7 +122,8 @@ class CoordinateSystem(Protocol):
 class InputCoordinates:
     """Principal coordinates in the space of the samples.
 
-    Used without a kernel if there are more samples than features.
+    Used without a kernel for vectors, and for images if there are more of them than
+    pixels.
 
     Parameters
     ----------
@@ -140,8 +143,28 @@ class InputCoordinates:
         )
 
     def coordinates(self) -> Coordinates:
-        """Coordinates for the final model."""
-        return self._coordinates
+        """Coordinates for the final model.
+
+        For vectors the basis is completed to the whole space. All training samples are
+        zero in the further directions. New samples are not: what they have there is
+        like nobody in the training set, and makes them less similar to everybody when
+        they are scaled to unit norm.
+        """
+        found = self._coordinates
+        n_inputs, n_spanned = found.projector.shape
+        missing = n_inputs - n_spanned
+        if found.tangent_scatter is not None or not 0 < missing < _MOST_COMPLETED:
+            return found
+        basis, _ = np.linalg.qr(found.projector, mode="complete")
+        wider = [(0, 0), (0, missing)]
+        others = found.other_contrasts
+        return Coordinates(
+            np.pad(found.training, wider),
+            np.concatenate([found.projector, basis[:, n_spanned:]], axis=1),
+            None,
+            found.n_directions,
+            None if others is None else np.pad(others, wider),
+        )
 
     def coarse(self) -> Coordinates:
         """A few hundred leading coordinates, to compare parameters in."""
@@ -151,7 +174,7 @@ class InputCoordinates:
 class BackgroundCoordinates(InputCoordinates):
     """Linear coordinates of samples and of a background of other people.
 
-    The mean is that of the people: the background counts as `_BACKGROUND_PEOPLE` more,
+    The mean is that of the people: the background counts as `BACKGROUND_PEOPLE` more,
     so that the mean of very few people is not trusted. The axes are the principal
     directions of the samples and of the variation of the background together.
 
@@ -176,7 +199,7 @@ class BackgroundCoordinates(InputCoordinates):
         weight: float,
     ) -> None:
         means, _ = class_means(samples.inputs, codes)
-        n_others = min(background.n_people, _BACKGROUND_PEOPLE)
+        n_others = min(background.n_people, BACKGROUND_PEOPLE)
         total = means.sum(axis=0) + n_others * background.mean
         self.mean = total / (len(means) + n_others)
         centred = samples.inputs - self.mean

@@ -60,6 +60,8 @@ _MOST_CLASSES, _MOST_PER_CLASS = 1000, 32
 #: From this number of samples per class on, one sample less makes little difference,
 #: and there is no fair gallery.
 _MANY_PER_CLASS = 4
+#: Usual correlation of samples of one class.
+_USUAL_CORRELATION = 0.5
 #: Bytes of the profiles of some classes that are computed at a time.
 _PROFILE_BYTES = 16_000_000
 
@@ -361,11 +363,9 @@ class GalleryFilters:
         return np.asarray(solved[..., 0])
 
     @cached_property
-    def correlation(self) -> float | None:
-        """Correlation of samples of one class; None if all classes have one size."""
+    def energies(self) -> Array:
+        """Mean squared response of each filter over the samples of other classes."""
         sizes = self.used.sum(axis=1)
-        if (sizes == sizes[0]).all():
-            return None
         # In these coordinates Z'Z is I - R/lam, and each filter has the response 1 to
         # the samples of its own class.
         moved = solve_triangular(
@@ -373,8 +373,16 @@ class GalleryFilters:
         )
         everyone = np.einsum("cj,cj->c", self.filters, self.filters)
         everyone -= np.einsum("jc,jc->c", moved, moved) / self.lam
-        energies = np.maximum(everyone - sizes, 0.0) / (sizes.sum() - sizes)
-        return pooled_correlation(energies, sizes) if energies.any() else None
+        others = np.maximum(sizes.sum() - sizes, 1)
+        return np.asarray(np.maximum(everyone - sizes, 0.0) / others)
+
+    @cached_property
+    def correlation(self) -> float | None:
+        """Correlation of samples of one class; None if all classes have one size."""
+        sizes = self.used.sum(axis=1)
+        if (sizes == sizes[0]).all() or not self.energies.any():
+            return None
+        return pooled_correlation(self.energies, sizes)
 
     @cached_property
     def profiles(self) -> Array:
@@ -542,10 +550,25 @@ class LeftOutPeople:
         The classes that are left out in turn.
     n_each : int
         Number of samples of each class that are compared with the other classes.
+    n_other_people : int, default=0
+        Number of other people whose mean counts in the centre of the coordinates.
+
+    Notes
+    -----
+    The centre of the coordinates changes too, as the class was part of it. That moves
+    all other classes towards the left-out sample, by the share of its class times its
+    response to its own class. That response is between 1, for the sample itself, and
+    the correlation of samples of one class, for which a usual value is taken.
     """
 
     def __init__(
-        self, filters: GalleryFilters, deviations: Array, classes: Index, n_each: int
+        self,
+        filters: GalleryFilters,
+        deviations: Array,
+        classes: Index,
+        n_each: int,
+        *,
+        n_other_people: int = 0,
     ) -> None:
         self.filters = filters
         contest = filters.at.contest
@@ -572,11 +595,19 @@ class LeftOutPeople:
         self.places = contest.index[classes][:, :n_each][real]
         self.own_classes = np.repeat(classes, real.sum(axis=1))
         self.probes = probes[real]
+        sizes = contest.real.sum(axis=1)
+        shares = sizes / np.maximum(sizes.sum() - sizes, 1)
+        if n_other_people:
+            # Then the centre is the mean of people.
+            shares = np.full(sizes.size, 1.0 / (sizes.size + n_other_people - 1))
+        own = _USUAL_CORRELATION + (1.0 - _USUAL_CORRELATION) / sizes
+        #: What the responses of the strangers lack, as they were part of the centre.
+        self.shifts = (shares * own)[self.own_classes]
 
     def responses(self) -> Array:
         """Responses to all classes, comparable between sizes; own classes -inf."""
         filters = self.filters
-        out = self.probes @ filters.filters.T
+        out = self.probes @ filters.filters.T + self.shifts[:, None]
         if filters.correlation is not None:
             out /= scales_of_sizes(filters.used.sum(axis=1), filters.correlation)
         out[np.arange(len(out)), self.own_classes] = -np.inf

@@ -10,7 +10,6 @@ response is converted from one size to another. The sizes follow those of the cl
 """
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from dualqml._linalg import unit_rows
 from dualqml._typing import Array, Index
@@ -22,7 +21,7 @@ from dualqml.extractors._leave_one_out import (
     LeftOutSlot,
     make_contest,
 )
-from dualqml.extractors.class_sizes import scales_of_sizes, size_gain
+from dualqml.extractors.class_sizes import MeanResponses, scales_of_sizes
 from dualqml.extractors.dual_qml import Rule
 from dualqml.extractors.nearest import class_similarities
 from dualqml.extractors.probabilities import ClassProbabilities
@@ -43,6 +42,7 @@ def class_probabilities(
     lam: float,
     rule: Rule,
     own_weight: float,
+    energy: float,
 ) -> ClassProbabilities:
     """Learn what the scores of DualQML-W mean.
 
@@ -58,6 +58,8 @@ def class_probabilities(
         The decision rule.
     own_weight : float
         Factor of the response of its own class, for rule "cosine".
+    energy : float
+        Mean of x'P_c x over training samples of other classes.
 
     Returns
     -------
@@ -104,7 +106,49 @@ def class_probabilities(
         single = np.concatenate([slot.single_responses for slot in slots])
         responses = np.concatenate([slot.responses for slot in slots])
         scores = _at_final_sizes(filters, responses, float(single.mean()))
+    if rule == "max":
+        extra = extra_energy(filters, energy)
+        scores, strangers = with_energy(scores, extra), with_energy(strangers, extra)
     return ClassProbabilities.fitted(scores, classes, strangers)
+
+
+def extra_energy(filters: GalleryFilters, energy: float) -> float:
+    """How much more energy the matrices of QML have than the filters.
+
+    Parameters
+    ----------
+    filters : GalleryFilters
+        The filters, which stand for matrices of rank one.
+    energy : float
+        Mean of x'P_c x over training samples of other classes.
+
+    Returns
+    -------
+    float
+        Energy of the further directions of the matrices.
+    """
+    return max(0.0, energy - float(filters.energies.mean()))
+
+
+def with_energy(responses: Array, extra: float) -> Array:
+    """Responses of filters as signed roots of QML.
+
+    A matrix of higher rank adds the energy of its further directions, to samples of
+    its own class and of others alike.
+
+    Parameters
+    ----------
+    responses : ndarray
+        Responses; -inf stays.
+    extra : float
+        Energy of the further directions.
+
+    Returns
+    -------
+    ndarray
+        ``sign(r) sqrt(r^2 + extra)``.
+    """
+    return np.where(responses < 0.0, -1.0, 1.0) * np.sqrt(responses**2 + extra)
 
 
 def _at_final_sizes(filters: GalleryFilters, responses: Array, single: float) -> Array:
@@ -119,7 +163,7 @@ def _at_final_sizes(filters: GalleryFilters, responses: Array, single: float) ->
     own = responses[rows, classes]
     # Without the sample itself.
     present = sizes[classes] - 1
-    means = _MeanResponses(single, own, present)
+    means = MeanResponses(single, own, present)
     # All sizes of the gallery, spread evenly over the samples.
     places = np.linspace(0, sizes.size - 1, rows.size).round().astype(np.intp)
     wanted = np.sort(sizes)[places][np.argsort(rows * _GOLDEN_RATIO % 1.0)]
@@ -133,35 +177,6 @@ def _at_final_sizes(filters: GalleryFilters, responses: Array, single: float) ->
     out = out.copy()
     out[rows, classes] = own
     return np.asarray(out)
-
-
-class _MeanResponses:
-    """Mean response of an unseen sample, for each size of its class.
-
-    In theory it is n r / (1 + (n - 1) r). The correlation r that explains the mean for
-    single samples and the one for the present sizes differ by a little, and it is
-    interpolated between them.
-    """
-
-    def __init__(self, single: float, own: Array, sizes: Index) -> None:
-        self.size = float(np.median(sizes))
-        self.at_one = float(np.clip(single, 0.01, 1.0))
-
-        def misfit(correlation: float) -> float:
-            expected = correlation * size_gain(sizes, correlation)
-            return float(np.sum((own - expected) ** 2))
-
-        found = minimize_scalar(misfit, bounds=(0.01, 1.0), method="bounded")
-        self.at_size = float(found.x)
-
-    def __call__(self, sizes: Index) -> Array:
-        share = np.zeros(sizes.size)
-        if self.size > 1.0:
-            # Linear in 1 / n, and not beyond the larger sizes.
-            share = (1.0 / sizes - 1.0 / self.size) / (1.0 - 1.0 / self.size)
-        share = np.clip(share, 0.0, 1.0)
-        r = self.at_size + share * (self.at_one - self.at_size)
-        return np.asarray(r * sizes / (1.0 + (sizes - 1.0) * r))
 
 
 def _stranger_cosines(filters: GalleryFilters, responses: Array, own: Index) -> Array:

@@ -24,6 +24,8 @@ _N_PARTS = 5
 _LEAST_PEOPLE = 2 * _N_PARTS
 #: Numbers of enrolled samples.
 _SIZES = (1, 2, 4, 8)
+#: Number of quantiles of the scores of other people.
+_N_QUANTILES = 1000
 #: Most other samples of a person that are compared.
 _MOST_PROBES = 4
 _RHOS = (0.3, 1.0, 2.5, 6.0, 15.0, 40.0)
@@ -36,13 +38,14 @@ _CLEAR_ERRORS = 1.0
 class LearntFromPeople:
     """Parameters for galleries of one sample per person, and the scores of all sizes.
 
-    The columns of `scores_by_size` are explained at
+    `scores_by_size` and `scores_of_others` are explained at
     :class:`~dualqml.extractors.background.Background`.
     """
 
     rho: float
     cosine_weight: float
     scores_by_size: Array | None
+    scores_of_others: Array | None
 
 
 def learn_from_people(inputs: Array, codes: Index) -> LearntFromPeople:
@@ -63,6 +66,7 @@ def learn_from_people(inputs: Array, codes: Index) -> LearntFromPeople:
     """
     counts = np.bincount(codes)
     rho, weight, table = USUAL_RHO, USUAL_COSINE_WEIGHT, []
+    others: Array | None = None
     metrics = []
     if int((counts > 1).sum()) >= _LEAST_PEOPLE:
         metrics = [_PartMetric(inputs, codes, part) for part in range(_N_PARTS)]
@@ -75,8 +79,11 @@ def learn_from_people(inputs: Array, codes: Index) -> LearntFromPeople:
         scores, is_own, spread = _scores(trials, rho, weight)
         own = scores[is_own]
         found = LogRatio.fitted(own, scores[~is_own])
+        if size == 1:
+            levels = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
+            others = np.quantile(scores[~is_own], levels)
         table.append([size, spread, own.mean(), own.std(), found.slope, found.offset])
-    return LearntFromPeople(rho, weight, np.array(table) if table else None)
+    return LearntFromPeople(rho, weight, np.array(table) if table else None, others)
 
 
 class _PartMetric:
@@ -165,7 +172,9 @@ def _scores(
     cosines, _ = _standardised([trial.cosines for trial in trials], trials)
     scores = np.concatenate(responses) + weight * np.concatenate(cosines)
     is_own = np.concatenate([trial.is_own for trial in trials])
-    return scores / np.hypot(1.0, weight), is_own, spread
+    others = scores[~is_own]
+    scale = float(others.std()) or 1.0
+    return (scores - others.mean()) / scale, is_own, spread
 
 
 def _chosen(trials: list[_Trials]) -> tuple[float, float]:

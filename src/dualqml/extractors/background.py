@@ -101,6 +101,9 @@ class Background:
         person's other samples, in units of the spread between different people; slope
         and offset of their log-likelihood ratios. None if fewer than ten people have
         several samples.
+    scores_of_others : ndarray of shape (1000,) or None
+        Quantiles of the scores of samples for other people, in ascending order and in
+        the same units, with one enrolled sample each.
 
     See Also
     --------
@@ -134,6 +137,7 @@ class Background:
             "lam": NUMBER,
             "cosine_weight": NUMBER,
             "scores_by_size": (MATRIX | NOTHING).of("n_sizes", "n_columns"),
+            "scores_of_others": (VECTOR | NOTHING).of("n_quantiles"),
         }
     )
 
@@ -149,6 +153,7 @@ class Background:
     lam: float = USUAL_LAM
     cosine_weight: float = USUAL_COSINE_WEIGHT
     scores_by_size: Array | None = None
+    scores_of_others: Array | None = None
 
     def __repr__(self) -> str:
         return (
@@ -169,11 +174,31 @@ class Background:
         LogRatio
             That of the nearest size that was learnt, or what is usual.
         """
+        row = self._scores_of_size(n_samples)
+        return LogRatio() if row is None else LogRatio(float(row[4]), float(row[5]))
+
+    def response_spread(self, n_samples: int) -> float | None:
+        """Spread of responses between different people, for classes of a size.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of samples of a class.
+
+        Returns
+        -------
+        float or None
+            That of the nearest size that was learnt; None if there is none.
+        """
+        row = self._scores_of_size(n_samples)
+        return None if row is None else float(row[1])
+
+    def _scores_of_size(self, n_samples: int) -> Array | None:
         if self.scores_by_size is None:
-            return LogRatio()
+            return None
         sizes = self.scores_by_size[:, 0]
-        row = self.scores_by_size[np.abs(np.log(sizes / n_samples)).argmin()]
-        return LogRatio(float(row[4]), float(row[5]))
+        nearest = int(np.abs(np.log(sizes / n_samples)).argmin())
+        return np.asarray(self.scores_by_size[nearest])
 
     @property
     def n_repeats(self) -> int:
@@ -264,6 +289,7 @@ class Background:
             lam=USUAL_LAM,
             cosine_weight=learnt.cosine_weight,
             scores_by_size=learnt.scores_by_size,
+            scores_of_others=learnt.scores_of_others,
         )
 
     def check_inputs(self, n_inputs: int, descriptor: Descriptor | None) -> None:
@@ -388,8 +414,11 @@ class Background:
         if table is None:
             return
         expect(table.shape[1] == 6, path, "scores_by_size", "does not have 6 columns")
-        valid = (table[:, 0] >= 1).all() and (table[:, 4] > 0).all()
-        expect(bool(valid), path, "scores_by_size", "has a wrong size or slope")
+        positive = (table[:, [1, 4]] > 0.0).all() and (table[:, 0] >= 1.0).all()
+        what = "has a size, a spread or a slope that is not positive"
+        expect(bool(positive), path, "scores_by_size", what)
+        both = self.scores_of_others is not None
+        expect(both, path, "scores_of_others", "is missing")
 
 
 def _in_words(n_inputs: int, descriptor: Descriptor | None) -> str:

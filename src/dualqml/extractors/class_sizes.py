@@ -120,3 +120,43 @@ def scales_of_sizes(counts: Index, correlation: float) -> Array:
     """Divisors of responses for a known correlation, of geometric mean 1."""
     logs = 0.5 * _POWER * np.log(size_gain(counts, correlation))
     return np.asarray(np.exp(logs - logs.mean()))
+
+
+class MeanResponses:
+    """Mean response of an unseen sample, for each size of its class.
+
+    In theory it is n r / (1 + (n - 1) r). The correlation r that explains the mean for
+    single samples and the one for the present sizes differ by a little, and it is
+    interpolated between them.
+
+    Parameters
+    ----------
+    single : float
+        Mean response of left-out samples to single samples of their class.
+    own : ndarray of shape (n_samples,)
+        Responses of left-out samples to their classes.
+    sizes : ndarray of shape (n_samples,)
+        Number of samples of these classes, without the left-out ones.
+    """
+
+    def __init__(self, single: float, own: Array, sizes: Index) -> None:
+        self.size = float(np.median(sizes))
+        #: The correlations that explain both means.
+        self.at_one = float(np.clip(single, 0.01, 1.0))
+
+        def misfit(correlation: float) -> float:
+            expected = correlation * size_gain(sizes, correlation)
+            return float(np.sum((own - expected) ** 2))
+
+        found = minimize_scalar(misfit, bounds=(0.01, 1.0), method="bounded")
+        self.at_size = float(found.x)
+
+    def __call__(self, sizes: Index) -> Array:
+        """Mean responses for some sizes."""
+        share = np.zeros(sizes.size)
+        if self.size > 1.0:
+            # Linear in 1 / n, and not beyond the larger sizes.
+            share = (1.0 / sizes - 1.0 / self.size) / (1.0 - 1.0 / self.size)
+        share = np.clip(share, 0.0, 1.0)
+        r = self.at_size + share * (self.at_one - self.at_size)
+        return np.asarray(r * sizes / (1.0 + (sizes - 1.0) * r))

@@ -417,6 +417,8 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
     training_codes_ : ndarray of shape (n_samples,) or None
         Classes of the training samples, as indices into `classes_`. None for rule
         "max".
+    energies_ : ndarray of shape (n_classes,)
+        Mean of x'P_c x over the training samples of all other classes.
     class_scale_ : ndarray of shape (n_classes,) or None
         Divisors that make the features of classes of few and of many samples
         comparable, see :mod:`dualqml.extractors.class_sizes`. None for rule "cosine",
@@ -458,6 +460,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         training_features_=(MATRIX | NOTHING).of("n_samples", "n_classes"),
         training_mean_=(VECTOR | NOTHING).of("n_classes"),
         training_codes_=(CODES | NOTHING).of("n_samples"),
+        energies_=VECTOR.of("n_classes"),
         class_scale_=(VECTOR | NOTHING).of("n_classes"),
         probabilities_=instance_of(ClassProbabilities) | NOTHING,
     )
@@ -584,6 +587,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         super()._fit_at(data, codes, lam)
         self.training_features_ = self.training_mean_ = self.training_codes_ = None
         self.class_scale_ = self.probabilities_ = None
+        self.energies_ = energies_of_others(data, codes, self.components_, self.ranks_)
         if self.probability:
             self.probabilities_ = self._learn_probabilities(data, codes, lam)
         if self.rule == "cosine":
@@ -597,8 +601,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
             return
         counts = np.bincount(codes)
         if (counts != counts[0]).any():
-            energies = energies_of_others(data, codes, self.components_, self.ranks_)
-            self.class_scale_ = class_scales(energies, counts)
+            self.class_scale_ = class_scales(self.energies_, counts)
 
     def _learn_probabilities(
         self, data: Array, codes: Index, lam: float
@@ -728,6 +731,8 @@ class DualQMLClassifierCV(DualQMLClassifier):
     training_codes_ : ndarray of shape (n_samples,) or None
         Classes of the training samples, as indices into `classes_`. None for rule
         "max".
+    energies_ : ndarray of shape (n_classes,)
+        Mean of x'P_c x over the training samples of all other classes.
     class_scale_ : ndarray of shape (n_classes,) or None
         Divisors that make the features of classes of few and of many samples
         comparable, see :mod:`dualqml.extractors.class_sizes`. None for rule "cosine",

@@ -339,6 +339,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
                 lam=lam,
                 rule=rule,
                 own_weight=self.own_weight,
+                energy=float(qml.energies_.mean()),
             )
 
     def _least_classes(self) -> int:
@@ -535,7 +536,8 @@ class DualQMLWCV(DualQMLW):
 
     If every class has one sample, nothing can be left out. Then rule "max", if it is
     one of `rules`, the smallest lambda and, for images, the descriptors are chosen, and
-    rho has no effect.
+    rho has no effect. With a background, its rho and lambda are taken, unless the mean
+    of the samples shows that they are not of such people.
 
     Examples
     --------
@@ -618,20 +620,24 @@ class DualQMLWCV(DualQMLW):
             descriptors = ["local"]
         elif self.descriptor == "auto" and self.image_shape is not None:
             descriptors = [None, "local"]
-        variants = [Variant(descriptor, 0.0) for descriptor in descriptors]
         if self.background is None:
-            return variants
+            return [Variant(descriptor, 0.0) for descriptor in descriptors]
         weights = _positive_values(
             "background_weights", self.background_weights, zero=True
         )
         # A background has samples of one kind.
         kind = self.background.descriptor
+        if kind not in descriptors:
+            raise ValueError(
+                f"The background is of descriptor={kind!r}, which is not tried with "
+                f"descriptor={self.descriptor!r} and image_shape={self.image_shape!r}"
+            )
         return [
             Variant(descriptor, weight)
             for weight in map(float, weights)
             for descriptor in descriptors
             if weight == 0.0 or descriptor == kind
-        ] or variants
+        ]
 
     def _fit(self, data: Array, codes: Index) -> None:
         moving = spread_rows(codes, MOST_MOVING)

@@ -22,15 +22,16 @@ Everything here is a function of the samples given, in their order. No random nu
 are used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from dualqml._linalg import unit_rows
 from dualqml._sklearn import one_blas_thread
 from dualqml._typing import Array, Index
-from dualqml.extractors._coordinates import Coordinates
+from dualqml.extractors._coordinates import BACKGROUND_PEOPLE, Coordinates
 from dualqml.extractors._leave_one_out import (
     Contest,
     GalleryFilters,
@@ -39,6 +40,8 @@ from dualqml.extractors._leave_one_out import (
     LeftOutSlot,
     make_contest,
 )
+from dualqml.extractors._left_out_scores import extra_energy, with_energy
+from dualqml.extractors.class_sizes import MeanResponses, size_gain
 from dualqml.extractors.prepared_samples import PreparedSamples
 from dualqml.extractors.within_metric import WithinMetric, within_spectrum
 
@@ -163,13 +166,18 @@ class LeftOutScores:
     strangers : ndarray of shape (n_strangers, n_classes)
         Scores of left-out people; -inf for their own class.
     spread : float
-        Spread of the responses of strangers, in units of which all scores are.
+        Spread of the responses of strangers, in units of which responses are.
+    mean, scale : float
+        Mean and spread, over strangers, of the sum of both parts. The scores are in
+        units of this spread, from this mean.
     """
 
     own: Array
     others: Array
     strangers: Array
     spread: float
+    mean: float
+    scale: float
 
     @property
     def losses(self) -> Array:
@@ -188,13 +196,13 @@ class OpenSetChoice:
     ----------
     parameters : OpenSetParameters
         The chosen parameters.
-    scores : LeftOutScores or None
-        Scores of left-out samples with them; None if there are fewer than three
-        classes.
+    scores : callable or None
+        A function from the mean energy of QML with these parameters, fitted, to the
+        :class:`LeftOutScores`; None if there are fewer than three classes.
     """
 
     parameters: OpenSetParameters
-    scores: LeftOutScores | None
+    scores: Callable[[float], LeftOutScores] | None
 
 
 def search_open_set(
@@ -230,7 +238,7 @@ def _searched(
     # The samples of a class keep their order: nothing is random.
     search = _Search(metric, samples, codes, make_contest(codes, None))
     if np.bincount(codes).max() == 1:
-        return OpenSetChoice(grid.usual, search.scores(grid.usual))
+        return OpenSetChoice(grid.usual, partial(search.scores, grid.usual))
     tried: list[OpenSetParameters] = []
     losses: list[Array] = []
     for weight in grid.background_weights:
@@ -241,7 +249,7 @@ def _searched(
                     tried.append(OpenSetParameters(rho, lam, cosine_weight, weight))
                     losses.append(parts.joined(cosine_weight).losses)
     parameters = _mean_choice(tried, np.array(losses), grid.usual)
-    return OpenSetChoice(parameters, search.scores(parameters))
+    return OpenSetChoice(parameters, partial(search.scores, parameters))
 
 
 @dataclass(frozen=True)
@@ -256,17 +264,42 @@ class _Parts:
     strangers: Array
     spread: float
 
-    def joined(self, cosine_weight: float) -> LeftOutScores:
-        """The sum of both parts, with a spread of about one."""
-        total = np.hypot(1.0, cosine_weight)
-        left_out, strangers = (
-            (part[0] + cosine_weight * part[1]) / total
-            for part in (self.left_out, self.strangers)
+    @classmethod
+    def of_responses(
+        cls,
+        left_out: Array,
+        classes: Index,
+        strangers: Array,
+        *,
+        cosines: tuple[Array, Array],
+    ) -> "_Parts":
+        """The responses in units of their spread over strangers, with the cosines."""
+        spread = float(strangers[np.isfinite(strangers)].std())
+        if not spread > _LEAST_SPREAD:
+            spread = USUAL_SPREAD
+        of_samples, of_strangers = cosines
+        return cls(
+            np.stack([left_out / spread, of_samples]),
+            classes,
+            np.stack([strangers / spread, of_strangers]),
+            spread,
         )
+
+    def joined(self, cosine_weight: float) -> LeftOutScores:
+        """The sum of both parts, in units of its spread over strangers."""
+        left_out = self.left_out[0] + cosine_weight * self.left_out[1]
+        strangers = self.strangers[0] + cosine_weight * self.strangers[1]
+        finite = strangers[np.isfinite(strangers)]
+        mean, scale = float(finite.mean()), float(finite.std())
+        if not scale > _LEAST_SPREAD:
+            scale = 1.0
+        left_out = (left_out - mean) / scale
+        strangers = (strangers - mean) / scale
         rows = np.arange(self.classes.size)
         own = left_out[rows, self.classes]
         left_out[rows, self.classes] = -np.inf
-        return LeftOutScores(own, left_out.max(axis=1), strangers, self.spread)
+        others = left_out.max(axis=1)
+        return LeftOutScores(own, others, strangers, self.spread, mean, scale)
 
 
 class _Search:
@@ -318,6 +351,13 @@ class _Search:
                 others.append(strangers @ means.T)
         self.left_out_cosines = scale(np.concatenate(left_out))
         self.stranger_cosines = scale(np.concatenate(others))
+        # With all samples of all other classes.
+        means = unit_rows(sums)
+        rows, probes = np.arange(self.classes.size), contest.probes
+        own = self.left_out_cosines[rows, self.classes]
+        self.final_cosines = scale(units[probes] @ means.T)
+        self.final_cosines[rows, self.classes] = own
+        self.final_stranger_cosines = scale(strangers @ means.T)
 
     def _left_out(self, background_weight: float) -> LeaveOneOut:
         """The samples in the spectrum of the metric, for one weight."""
@@ -340,6 +380,21 @@ class _Search:
             )
         return self._coordinates[background_weight][1]
 
+    def _people(
+        self, filters: GalleryFilters, deviations: Array, background_weight: float
+    ) -> LeftOutPeople:
+        """The strangers: people who are left out in turn."""
+        n_other_people = 0
+        if self.metric.background is not None and background_weight > 0.0:
+            n_other_people = min(self.metric.background.n_people, BACKGROUND_PEOPLE)
+        return LeftOutPeople(
+            filters,
+            deviations,
+            self.strangers,
+            self.n_each,
+            n_other_people=n_other_people,
+        )
+
     def parts(self, background_weight: float, rho: float, lam: float) -> _Parts:
         """Both parts of the scores for a metric and a lambda."""
         left_out = self._left_out(background_weight)
@@ -352,27 +407,55 @@ class _Search:
             galleries = [(GalleryFilters(at, lam, None), parts)]
         mated, strangers = [], []
         for filters, own_parts in galleries:
-            people = LeftOutPeople(filters, deviations, self.strangers, self.n_each)
+            people = self._people(filters, deviations, background_weight)
             strangers.append(people.responses())
             mated += [
                 LeftOutSlot(filters, slot, classes, part).scaled_responses()
                 for slot, classes, part in own_parts
             ]
-        responses = np.concatenate(strangers)
-        spread = float(responses[np.isfinite(responses)].std())
-        if not spread > _LEAST_SPREAD:
-            spread = USUAL_SPREAD
-        return _Parts(
-            np.stack([np.concatenate(mated) / spread, self.left_out_cosines]),
+        cosines = (self.left_out_cosines, self.stranger_cosines)
+        return _Parts.of_responses(
+            np.concatenate(mated),
             self.classes,
-            np.stack([responses / spread, self.stranger_cosines]),
-            spread,
+            np.concatenate(strangers),
+            cosines=cosines,
         )
 
-    def scores(self, parameters: OpenSetParameters) -> LeftOutScores:
-        """Scores with chosen parameters."""
-        found = self.parts(parameters.background_weight, parameters.rho, parameters.lam)
-        return found.joined(parameters.cosine_weight)
+    def scores(self, parameters: OpenSetParameters, energy: float) -> LeftOutScores:
+        """Scores with chosen parameters, as they are in the final gallery.
+
+        Strangers are compared with all samples of all others. The own class of a
+        left-out sample has one sample less, which is corrected. `energy` is the mean
+        energy of QML.
+        """
+        rho, lam = parameters.rho, parameters.lam
+        left_out = self._left_out(parameters.background_weight)
+        filters = GalleryFilters(left_out.at(rho, self.contest.n_slots), lam, None)
+        deviations = left_out.class_deviations(rho, self.strangers)
+        people = self._people(filters, deviations, parameters.background_weight)
+        mated = np.empty((0, len(self.contest.index)))
+        cosines = self.final_cosines.copy()
+        if self.classes.size:
+            slots = [LeftOutSlot(filters, *part) for part in self.contest.parts()]
+            mated = np.concatenate([slot.scaled_responses() for slot in slots])
+            raw = np.concatenate([slot.responses for slot in slots])
+            single = np.concatenate([slot.single_responses for slot in slots])
+            rows = np.arange(self.classes.size)
+            own, scaled = raw[rows, self.classes], mated[rows, self.classes]
+            sizes = self.contest.real.sum(axis=1)[self.classes]
+            means = MeanResponses(float(single.mean()), own, sizes - 1)
+            scale = np.divide(own, scaled, out=np.ones(own.size), where=scaled != 0.0)
+            mated[rows, self.classes] += (means(sizes) - means(sizes - 1)) / scale
+            # The cosine to a mean grows with the root of the gain.
+            gains = size_gain(sizes, means.at_one) / size_gain(sizes - 1, means.at_one)
+            cosines[rows, self.classes] *= np.sqrt(gains)
+        extra = extra_energy(filters, energy)
+        return _Parts.of_responses(
+            with_energy(mated, extra),
+            self.classes,
+            with_energy(people.responses(), extra),
+            cosines=(cosines, self.final_stranger_cosines),
+        ).joined(parameters.cosine_weight)
 
 
 def _with_weight(metric: WithinMetric, weight: float) -> WithinMetric:
@@ -387,22 +470,39 @@ def _mean_choice(
 
     The weight is exp(-t^2 / 2), where t is the difference to the lowest loss in units
     of its standard error. The mean is that of the logarithms. Candidates with another
-    weight of the background than the best do not count: its models differ in kind.
+    weight of the background than the best do not count: their models differ in kind.
     """
     n_probes = losses.shape[1]
     values = np.array([_logarithms(candidate) for candidate in tried])
     unusual = np.sum((values - _logarithms(usual)) ** 2, axis=1) / np.log(10.0) ** 2
     penalised = losses.mean(axis=1) + _DEVIATION_LOSS * unusual / n_probes
-    best = int(penalised.argmin())
+    best = _preferred(tried, losses, penalised, usual.background_weight)
     gains = losses - losses[best]
     errors = np.maximum(gains.std(axis=1), _LEAST_DIFFERENCE / np.sqrt(n_probes))
     t = (penalised - penalised[best]) / (errors / np.sqrt(n_probes))
-    weights = np.exp(-0.5 * np.minimum(t, 30.0) ** 2)
+    weights = np.exp(-0.5 * np.clip(t, 0.0, 30.0) ** 2)
     weight = tried[best].background_weight
     weights[[candidate.background_weight != weight for candidate in tried]] = 0.0
     rho, lam, shifted = np.exp(np.average(values, axis=0, weights=weights))
     cosine_weight = max(float(shifted) - _WEIGHT_OFFSET, 0.0)
     return OpenSetParameters(float(rho), float(lam), cosine_weight, weight)
+
+
+def _preferred(
+    tried: Sequence[OpenSetParameters], losses: Array, penalised: Array, usual: float
+) -> int:
+    """The best candidate with the usual weight of the background.
+
+    The best one of all, if it is better by more than a standard error.
+    """
+    best = int(penalised.argmin())
+    is_usual = np.array([c.background_weight == usual for c in tried])
+    if is_usual[best] or not is_usual.any():
+        return best
+    other = int(np.where(is_usual, penalised, np.inf).argmin())
+    gain = losses[other] - losses[best]
+    clear = gain.mean() > gain.std() / np.sqrt(gain.size)
+    return best if clear else other
 
 
 def _logarithms(parameters: OpenSetParameters) -> Array:

@@ -53,10 +53,10 @@ class LogRatio:
     >>> import numpy as np
     >>> from dualqml.extractors.probabilities import LogRatio
     >>> rng = np.random.default_rng(0)
-    >>> same, other = rng.normal(4.0, size=500), rng.normal(size=5000)
+    >>> same, other = rng.normal(2.0, size=500), rng.normal(size=5000)
     >>> found = LogRatio.fitted(same, other)
     >>> round(found.slope), round(found.offset)
-    (4, -8)
+    (2, -2)
     """
 
     _saved: ClassVar[Saved] = Saved(parameters={"slope": NUMBER, "offset": NUMBER})
@@ -99,7 +99,7 @@ class LogRatio:
             is_same, 1.0 / same.size, 1.0 / others.size
         )
         design = np.stack([scores, np.ones(scores.size)], axis=1)
-        prior = np.array([usual.slope, usual.offset])
+        prior = np.array([usual.slope, usual.offset], dtype=np.float64)
         spread = np.array([_SLOPE_SPREAD * usual.slope, _OFFSET_SPREAD])
         precision = np.diag(0.25 * _PRIOR_TRIALS / spread**2)
         found = prior.copy()

@@ -322,7 +322,9 @@ class WithinMetric(SupervisedExtractor):
         """Whether the coordinate system uses products of pairs of samples."""
         # Principal components of very many features would take too much time.
         many_features = n_inputs > _MOST_INPUTS
-        return self._has_kernel(n_samples) or many_features or n_samples <= n_inputs
+        images = self.image_shape is not None or self.descriptor is not None
+        few_images = images and n_samples <= n_inputs
+        return self._has_kernel(n_samples) or many_features or few_images
 
     def _check_saved(self, path: Path) -> None:
         """Raise if kernel, mean and coefficients do not fit the inputs."""

@@ -159,7 +159,7 @@ def background_trials(matcher: Matcher, background: Background) -> Trials:
     Trials
         Scores of strangers. There are no mated trials.
     """
-    nonmated = matcher.input_scores(background.strangers(_N_SIMULATED))
+    nonmated = matcher.scores_of_strangers(background, _N_SIMULATED)
     none = np.empty((0, nonmated.shape[1]))
     return Trials(none, np.zeros(0, dtype=np.int64), nonmated)
 

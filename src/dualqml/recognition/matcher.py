@@ -28,7 +28,7 @@ from dualqml.extractors.methods import make_method
 from dualqml.extractors.open_set_search import (
     USUAL_SPREAD,
     CosineScale,
-    LeftOutScores,
+    OpenSetChoice,
     OpenSetGrid,
     OpenSetParameters,
     search_open_set,
@@ -67,7 +67,11 @@ _IMAGE_GRID = OpenSetGrid(
 _DUAL_QML_W = "DualQML-W"
 #: Weight of the cosine of vectors with other methods, whose scores have other units.
 _OTHER_METHODS_WEIGHT = 0.8
-#: Simulated strangers that show the spread of scores in galleries of one or two people.
+#: What is learnt about the scale of scores.
+SCALE_FIELDS = ("spread", "mean", "scale", "slope", "offset")
+#: With fewer subjects, a background tells more about strangers than they do.
+FEW_SUBJECTS = 20
+#: Simulated strangers that show the mean of their scores in such galleries.
 _N_STRANGERS = 1000
 
 
@@ -175,7 +179,8 @@ class Matcher:
         self.parameters = self.given
         self.cosine_weight = 0.0
         self.cosine_mean, self.cosine_spread = 0.0, 1.0
-        self.spread, self.slope, self.offset = 1.0, 1.0, 0.0
+        self.spread, self.mean, self.scale = 1.0, 0.0, 1.0
+        self.slope, self.offset = 1.0, 0.0
 
     @property
     def has_log_ratios(self) -> bool:
@@ -235,7 +240,8 @@ class Matcher:
             self.background,
         )
         other.cosine_weight = self.cosine_weight
-        other.spread, other.slope, other.offset = self.spread, self.slope, self.offset
+        for name in SCALE_FIELDS:
+            setattr(other, name, getattr(self, name))
         first = np.searchsorted(gallery.codes, np.arange(len(gallery)))
         starts = dict(zip(gallery, first, strict=True))
         rows = np.concatenate([starts[subject] + own for subject, own in kept.items()])
@@ -264,9 +270,9 @@ class Matcher:
             samples, order = cache.joined(model, gallery)
             codes = gallery.codes[order]
             if self.has_log_ratios:
-                found = self._choose(model, samples, codes)
+                choice = self._choose(model, samples, codes)
                 self._learn_prepared(self.estimator(), samples, codes)
-                self._learn_log_ratios(found, np.bincount(codes))
+                self._learn_log_ratios(choice, np.bincount(codes))
             else:
                 self.cosine_weight = self._weight_of_other_methods()
                 self._learn_prepared(model, samples, codes)
@@ -282,8 +288,8 @@ class Matcher:
 
     def _choose(
         self, model: DualQMLW, samples: PreparedSamples, codes: Index
-    ) -> LeftOutScores | None:
-        """Choose what is not given; return the scores of left-out samples."""
+    ) -> OpenSetChoice:
+        """Choose what is not given."""
         grid = _VECTOR_GRID if self.image_shape is None else _IMAGE_GRID
         background = self.background
         usual = grid.usual
@@ -317,7 +323,7 @@ class Matcher:
         self.parameters = chosen | self.given
         if self.given_weight is not None:
             self.cosine_weight = self.given_weight
-        return choice.scores
+        return choice
 
     def _learn(self, model: Any, rows: NDArray[Any], codes: Index) -> None:
         self.model = model.fit(rows.astype(np.float64), codes)
@@ -342,18 +348,24 @@ class Matcher:
             self.cosine_mean = float(cosines.mean())
             self.cosine_spread = float(cosines.std())
 
-    def _learn_log_ratios(self, found: LeftOutScores | None, counts: Index) -> None:
+    def _learn_log_ratios(self, choice: OpenSetChoice, counts: Index) -> None:
         """Learn what a score means."""
-        if found is not None:
-            self.spread = found.spread
-        elif self.background is not None:
-            strangers = self.background.strangers(_N_STRANGERS)
-            self.spread = float(input_class_scores(self.model, strangers).std())
-        else:
-            self.spread = USUAL_SPREAD
+        found = None
+        self.spread, self.mean, self.scale = USUAL_SPREAD, 0.0, 1.0
+        if choice.scores is not None:
+            found = choice.scores(float(self.model.qml_.energies_.mean()))
+            self.spread, self.mean, self.scale = found.spread, found.mean, found.scale
         usual = LogRatio()
-        if self.background is not None:
-            usual = self.background.log_ratio(int(np.median(counts)))
+        background = self.background
+        if background is not None:
+            usual = background.log_ratio(int(np.median(counts)))
+            if counts.size < FEW_SUBJECTS:
+                # So few people say little about strangers.
+                strangers = background.strangers(_N_STRANGERS)
+                responses = input_class_scores(self.model, strangers)
+                self.spread = float(responses.std()) or USUAL_SPREAD
+                joined = self._sum_of_parts(responses, strangers)
+                self.mean, self.scale = float(joined.mean()), float(joined.std()) or 1.0
         if found is not None:
             others = found.strangers[np.isfinite(found.strangers)]
             usual = LogRatio.fitted(found.own, others, usual=usual)
@@ -375,21 +387,38 @@ class Matcher:
         """The scores of samples from the inputs of the metric of DualQML-W."""
         return self._joined(input_class_scores(self.model, inputs), inputs)
 
+    def scores_of_strangers(self, background: Background, n_samples: int) -> Array:
+        """Scores of simulated strangers for all subjects.
+
+        They are drawn, independently for each subject, from the scores of the people of
+        the background for each other.
+        """
+        quantiles = background.scores_of_others
+        if quantiles is None:
+            raise RecognitionError(
+                f"The background has {background.n_people} people, too few to set a "
+                "threshold: ten with several samples are needed"
+            )
+        rng = np.random.default_rng(0)
+        drawn = rng.choice(quantiles, size=(n_samples, len(self.subjects)))
+        return LogRatio(self.slope, self.offset)(drawn)
+
     def _joined(self, scores: Array, units: Array) -> Array:
-        """The sum of both parts of the scores."""
-        assert self.means is not None
-        cosines = np.zeros(1)
-        if self.cosine_weight:
-            cosines = units @ self.means.T
-            cosines = (cosines - self.cosine_mean) / self.cosine_spread
+        """Scores from both parts."""
+        scores = self._sum_of_parts(scores, units)
         if self.has_log_ratios:
-            total = np.hypot(1.0, self.cosine_weight)
-            scores = (scores / self.spread + self.cosine_weight * cosines) / total
-            scores = LogRatio(self.slope, self.offset)(scores)
-        else:
-            scores = scores + self.cosine_weight * cosines
+            standard = (scores - self.mean) / self.scale
+            scores = LogRatio(self.slope, self.offset)(standard)
         if not np.isfinite(scores).all():
             raise RecognitionError("A score is not finite: train the model again")
+        return scores
+
+    def _sum_of_parts(self, scores: Array, units: Array) -> Array:
+        assert self.means is not None
+        scores = scores / self.spread
+        if self.cosine_weight:
+            cosines = (units @ self.means.T - self.cosine_mean) / self.cosine_spread
+            scores = scores + self.cosine_weight * cosines
         return scores
 
 

@@ -33,7 +33,7 @@ from dualqml.recognition.calibration import (
 )
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding, InputReader, Inputs
-from dualqml.recognition.matcher import Matcher, SampleCache
+from dualqml.recognition.matcher import FEW_SUBJECTS, Matcher, SampleCache
 from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
 from dualqml.recognition.results import (
     Calibration,
@@ -44,8 +44,6 @@ from dualqml.recognition.results import (
     VerifyDecision,
 )
 
-#: With fewer subjects, a background tells more about strangers than they do.
-_FEW_SUBJECTS = 20
 #: The source of a threshold whose calibration used a removed subject.
 _KEPT_AFTER_REMOVAL = "kept from a calibration before a removal; calibrate again"
 
@@ -628,7 +626,7 @@ class Recognizer:
     def _own_trials(self, matcher: Matcher) -> tuple[Trials, str]:
         """Trials without further samples, and their source in words."""
         n_subjects = len(self._gallery)
-        if self.background is not None and n_subjects < _FEW_SUBJECTS:
+        if self.background is not None and n_subjects < FEW_SUBJECTS:
             source = (
                 f"strangers simulated from a background of {self.background.n_people} "
                 "people"
@@ -641,7 +639,8 @@ class Recognizer:
         """Save everything in one file.
 
         At any moment either the old or the new file is there and complete. It contains
-        the samples of the enrolled subjects and nothing of any others.
+        the samples of the enrolled subjects, and statistics of other people if there is
+        a background.
 
         Parameters
         ----------
@@ -782,9 +781,12 @@ class Recognizer:
             rows = np.ascontiguousarray(self._gallery[subject])
             digest.update(repr((rows.shape, rows.dtype.str)).encode() + rows.tobytes())
         if self.background is not None:
-            for value in vars(self.background).values():
-                array = np.ascontiguousarray(value)
-                digest.update(repr(array.shape).encode() + array.tobytes())
+            for name, value in sorted(vars(self.background).items()):
+                if value is None or isinstance(value, str):
+                    digest.update(f"{name}={value}".encode())
+                else:
+                    array = np.ascontiguousarray(value, dtype=np.float64)
+                    digest.update(f"{name}={array.shape}".encode() + array.tobytes())
         return digest.hexdigest()[:16]
 
 

@@ -47,7 +47,7 @@ from dualqml.persistence.model_files import VERSION_KEY, check_format
 from dualqml.persistence.tensors import read_tensors, strict_json, write_tensors
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding
-from dualqml.recognition.matcher import Matcher
+from dualqml.recognition.matcher import SCALE_FIELDS, Matcher
 from dualqml.recognition.results import Calibration
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ _MATCHER: Mapping[str, Kind] = {
     "cosine_mean": _NUMBER,
     "cosine_spread": _POSITIVE,
     "spread": _POSITIVE,
+    "mean": _NUMBER,
+    "scale": _POSITIVE,
     "slope": _POSITIVE,
     "offset": _NUMBER,
     "parameters": instance_of(dict),
@@ -318,6 +320,6 @@ def _matcher_from_state(recognizer: "Recognizer", state: Mapping[str, Any]) -> M
     matcher.model, matcher.means = model, means
     matcher.cosine_mean = float(state["cosine_mean"])
     matcher.cosine_spread = float(state["cosine_spread"])
-    matcher.spread, matcher.slope = float(state["spread"]), float(state["slope"])
-    matcher.offset = float(state["offset"])
+    for name in SCALE_FIELDS:
+        setattr(matcher, name, float(state[name]))
     return matcher
