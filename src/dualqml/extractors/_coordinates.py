@@ -86,6 +86,9 @@ class Coordinates:
     other_contrasts : ndarray of shape (n_rows, d) or None
         Rows whose scatter is added to that of the samples within their classes: what
         other people teach.
+    only_span : bool
+        Whether the coordinates of a new sample are those of its projection on the span
+        of the training samples. The rest is lost.
     """
 
     training: Array
@@ -93,6 +96,7 @@ class Coordinates:
     tangent_scatter: Array | None
     n_directions: int
     other_contrasts: Array | None = None
+    only_span: bool = False
 
     def first(self, n_coordinates: int) -> "Coordinates":
         """The first coordinates only."""
@@ -106,6 +110,7 @@ class Coordinates:
             scatter,
             self.n_directions,
             None if others is None else others[:, :n_coordinates],
+            self.only_span,
         )
 
 
@@ -276,7 +281,9 @@ class LandmarkCoordinates:
         values = self.values[:, part]
         training = (values - values.mean(axis=0)) @ basis
         moved = [rows[:, part] @ basis for rows in self.slopes]
-        return Coordinates(training, basis, _mean_scatter(moved), n_directions)
+        return Coordinates(
+            training, basis, _mean_scatter(moved), n_directions, only_span=True
+        )
 
 
 class GramCoordinates(LandmarkCoordinates):

@@ -60,6 +60,10 @@ _MOST_CLASSES, _MOST_PER_CLASS = 1000, 32
 #: From this number of samples per class on, one sample less makes little difference,
 #: and there is no fair gallery.
 _MANY_PER_CLASS = 4
+#: A ridge that is small, and a constant that is large, for samples of about unit norm.
+_SPAN_RIDGE, _SPAN_CONSTANT = 1e-7, 10.0
+#: Least share of the energy of a sample in the span of others.
+_LEAST_SPANNED = 0.05
 #: Usual correlation of samples of one class.
 _USUAL_CORRELATION = 0.5
 #: Bytes of the profiles of some classes that are computed at a time.
@@ -181,6 +185,10 @@ class LeaveOneOut:
         Factor of the deviations from class means in the within-class scatter.
     own_weight : float
         Factor of the response of its own class, for rule "cosine".
+    only_span : bool, default=False
+        Whether what a left-out sample does not share with the span of all others is
+        lost, as it is for new samples in these coordinates. It changes the norms of
+        left-out samples, but not the order of their responses.
     """
 
     def __init__(
@@ -192,8 +200,10 @@ class LeaveOneOut:
         scale: float,
         *,
         own_weight: float,
+        only_span: bool = False,
     ) -> None:
         self.contest, self.variances, self.own_weight = contest, variances, own_weight
+        self.only_span = only_span
         means, counts = class_means(projected, codes)
         self._rows = projected[contest.rows]
         own = codes[contest.rows]
@@ -220,7 +230,13 @@ class LeaveOneOut:
         root = np.sqrt(self.variances + rho)
         probes = contest.probes
         deviations = self._factors[probes, None] * self._deviations[probes] / root
-        return LeaveOneOutAtRho(contest, self._rows / root, deviations, self.own_weight)
+        return LeaveOneOutAtRho(
+            contest,
+            self._rows / root,
+            deviations,
+            self.own_weight,
+            only_span=self.only_span,
+        )
 
     def class_deviations(self, rho: float, classes: Index) -> Array:
         """Deviations of all samples of some classes in the metric of one rho.
@@ -259,15 +275,84 @@ class LeaveOneOutAtRho:
     """
 
     def __init__(
-        self, contest: Contest, whitened: Array, deviations: Array, own_weight: float
+        self,
+        contest: Contest,
+        whitened: Array,
+        deviations: Array,
+        own_weight: float,
+        *,
+        only_span: bool = False,
     ) -> None:
-        self.contest, self.own_weight = contest, own_weight
+        self.contest, self.own_weight, self.only_span = contest, own_weight, only_span
         self.Z, self.U = unit_rows(whitened), deviations
+        self._whitened = whitened
+        self._typical_norm = float(np.sqrt(np.mean(whitened**2) * whitened.shape[1]))
         self.own = self.Z[contest.index]
         self.gram = self.Z.T @ self.Z
         # 1 / (1 - u'u): without the sample, squared norms grow by (z'u)^2 times this.
         rest = 1.0 - np.einsum("ij,ij->i", deviations, deviations)
         self.growth = 1.0 / np.maximum(rest, _LEAST_DENOMINATOR)
+
+    @cached_property
+    def _spanning(self) -> Array:
+        """Samples in coordinates in which their scatter is nearly the identity.
+
+        The scatter is that of the samples with a large constant as a further
+        coordinate, so that combinations of samples have weights that add up to about
+        one, plus a tiny ridge.
+        """
+        rows = self._whitened / self._typical_norm
+        rows = np.pad(rows, [(0, 0), (0, 1)], constant_values=_SPAN_CONSTANT)
+        shifted = rows.T @ rows
+        shifted[np.diag_indices_from(shifted)] += _SPAN_RIDGE
+        factor, _ = dpotrf(shifted, lower=1)
+        moved = solve_triangular(factor, rows.T, lower=True, check_finite=False)
+        return np.asarray(moved.T)
+
+    def span_norms(self, places: Index) -> Array:
+        """Norms that samples have in coordinates of all other samples.
+
+        They are relative to their norms in the present coordinates. The distance of a
+        sample from the plane through all others is lost, and the centre is that of the
+        others. The squared distance is the limit, for a small ridge e, of
+        e z'(Z'Z + e I)^-1 z without the sample in Z.
+        """
+        if not self.only_span:
+            return np.ones(places.size)
+        rows = self._spanning[places]
+        squares = np.einsum("ij,ij->i", rows, rows)
+        rest = np.maximum(1.0 - squares, _LEAST_DENOMINATOR)
+        n_samples = len(self._whitened)
+        grown = 1.0 + 1.0 / max(n_samples - 1, 1)
+        rows = grown * self._whitened[places]
+        return self._relative_norms(rows, _SPAN_RIDGE * squares / rest, places)
+
+    def class_span_norms(self, classes: Index, n_each: int) -> Array:
+        """The same for classes that are left out as a whole, padded."""
+        index, real = self.contest.index[classes], self.contest.real[classes]
+        n_each = min(n_each, index.shape[1])
+        if not self.only_span:
+            return np.ones((classes.size, n_each))
+        own = self._spanning[index]
+        own[~real] = 0.0
+        inner = np.eye(own.shape[1]) - own @ own.transpose(0, 2, 1)
+        probes = own[:, :n_each].transpose(0, 2, 1)
+        against = own @ probes
+        squares = np.einsum("cjk,cjk->ck", probes, probes)
+        squares += np.einsum("cmk,cmk->ck", against, np.linalg.solve(inner, against))
+        sums = np.einsum("cm,cmj->cj", real, self._whitened[index])
+        n_others = np.maximum(len(self._whitened) - real.sum(axis=1), 1)
+        places = index[:, :n_each]
+        rows = self._whitened[places] + (sums / n_others[:, None])[:, None]
+        return self._relative_norms(rows, _SPAN_RIDGE * squares, places)
+
+    def _relative_norms(self, rows: Array, lost: Array, places: Index) -> Array:
+        """Norms of rows that lose some energy, relative to those of the samples."""
+        before = np.einsum("...j,...j->...", *(2 * [self._whitened[places]]))
+        after = np.einsum("...j,...j->...", rows, rows)
+        after -= lost * self._typical_norm**2
+        before = np.maximum(before, _LEAST_DENOMINATOR)
+        return np.sqrt(np.maximum(after / before, _LEAST_SPANNED))
 
     def losses(
         self, lam: float, rules: Sequence[Rule], *, quick: bool = False
@@ -446,6 +531,8 @@ class LeftOutSlot:
         #: R_i z_i at unit norm in the metric without the sample.
         self.probes = sample + (step[:, None] @ self.V)[:, 0]
         self.probes /= self.norms[:, slot, None]
+        if at.only_span:
+            self.probes /= at.span_norms(self.places[:, slot])[:, None]
 
     def scores(self, rule: Rule) -> Array:
         """Scores of all classes for the left-out samples, by a decision rule."""
@@ -590,6 +677,7 @@ class LeftOutPeople:
         inner = np.eye(largest) - deviations @ deviations.transpose(0, 2, 1)
         growth = np.einsum("cmk,cmk->ck", along, np.linalg.solve(inner, along))
         probes = probes / np.sqrt(1.0 + np.maximum(growth, 0.0))[:, :, None]
+        probes /= filters.at.class_span_norms(classes, n_each)[:, :, None]
         real = contest.real[classes][:, :n_each]
         #: Places of the strangers in the contest, and their classes.
         self.places = contest.index[classes][:, :n_each][real]

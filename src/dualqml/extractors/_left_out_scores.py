@@ -81,6 +81,7 @@ def class_probabilities(
         spectrum.variances,
         spectrum.scale,
         own_weight=own_weight,
+        only_span=coordinates.only_span,
     )
     filters = GalleryFilters(left_out.at(rho, contest.n_slots), lam, None)
     slots = [

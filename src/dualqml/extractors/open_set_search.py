@@ -376,6 +376,7 @@ class _Search:
                     spectrum.variances,
                     spectrum.scale,
                     own_weight=0.5,
+                    only_span=coordinates.only_span,
                 ),
             )
         return self._coordinates[background_weight][1]
