@@ -400,6 +400,10 @@ class _Search:
         """Both parts of the scores for a metric and a lambda."""
         left_out = self._left_out(background_weight)
         at = left_out.at(rho, self.contest.n_slots)
+        # The norms of strangers change with the size of the gallery, and this one is
+        # smaller than the final one. They are left out of the comparison, but not of
+        # the meaning of scores.
+        at.only_span = False
         deviations = left_out.class_deviations(rho, self.strangers)
         parts = self.contest.parts()
         if self.contest.has_fair_gallery:

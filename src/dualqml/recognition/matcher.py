@@ -58,7 +58,7 @@ _VECTOR_GRID = OpenSetGrid(
     usual=OpenSetParameters(2.5, 0.2, 1.0),
 )
 _IMAGE_GRID = OpenSetGrid(
-    rhos=(0.1, 0.7, 5.0),
+    rhos=(0.05, 0.3, 2.0),
     lams=(0.1, 1.0),
     cosine_weights=(0.0, 0.3),
     background_weights=(0.0,),
