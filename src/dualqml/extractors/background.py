@@ -50,6 +50,8 @@ _FEW_PEOPLE = 10
 _MOST_EXACT = 1280
 #: Most rows of a scatter if there are more inputs.
 _MOST_ROWS = 256
+#: Largest ratio of a squared distance of means to its expectation.
+_MOST_DIFFERENCE = 1.5
 #: A sum of squared deviations at or below this share of that of the samples is
 #: rounding.
 _ROUNDING = 1e-20
@@ -285,6 +287,35 @@ class Background:
                 f"the samples have {_in_words(n_inputs, descriptor)}: make the "
                 "background from samples of the same kind and size"
             )
+
+    def resembles(self, inputs: Array, codes: Index) -> bool:
+        """Whether samples could be of the same population as the background.
+
+        Other photographs, or people of another age, have another mean. A scatter that
+        was learnt from them can do harm, so without any sample to leave out the
+        background is not used then.
+
+        Parameters
+        ----------
+        inputs : ndarray of shape (n_samples, n_inputs)
+            Inputs of the samples.
+        codes : ndarray of shape (n_samples,)
+            Their people.
+
+        Returns
+        -------
+        bool
+            Whether the squared distance of the means is at most 1.5 times its
+            expectation for people of one population.
+        """
+        means, counts = class_means(inputs, codes)
+        between = float(np.vdot(self.between, self.between)) / (self.n_people - 1)
+        within = float(np.vdot(self.within, self.within)) / self.n_repeats
+        expected = between * (1.0 / len(means) + 1.0 / self.n_people) + within * (
+            float(np.mean(1.0 / counts)) / len(means) + 1.0 / self.n_samples
+        )
+        difference = means.mean(axis=0) - self.mean
+        return float(difference @ difference) <= _MOST_DIFFERENCE * expected
 
     def strangers(
         self,

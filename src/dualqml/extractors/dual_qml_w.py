@@ -654,7 +654,7 @@ class DualQMLWCV(DualQMLW):
             best, system = choice.best, choice.system
         else:
             # With one sample per class nothing is left out, and nothing is tried.
-            variant = self._variants()[-1]
+            variant = self._preferred_variant(inputs, codes)
             best = Candidate(
                 grid.rules[-1],
                 float(grid.rhos[0]),
@@ -669,6 +669,19 @@ class DualQMLWCV(DualQMLW):
         self._report(1, f"chosen: {self.best_params_}; fitting the final model")
         metric = self._metric(best.rho, best.width, variant)
         self._fit_at(metric, system, codes, best.lam, best.rule)
+
+    def _preferred_variant(
+        self, inputs: dict[Descriptor | None, PreparedSamples], codes: Index
+    ) -> Variant:
+        """The last variant; without the background if it is of other people."""
+        *others, last = self._variants()
+        if self.background is not None and last.background_weight > 0.0:
+            rows = inputs[last.descriptor].inputs
+            self.background.check_inputs(rows.shape[1], last.descriptor)
+            without = last._replace(background_weight=0.0)
+            if without in others and not self.background.resembles(rows, codes):
+                return without
+        return last
 
     def _chosen(
         self,

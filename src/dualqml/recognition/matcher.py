@@ -289,10 +289,13 @@ class Matcher:
         usual = grid.usual
         weights: tuple[float, ...] = (0.0,)
         if background is not None:
-            usual = OpenSetParameters(
-                background.rho, background.lam, background.cosine_weight, 1.0
-            )
             weights = (0.0, 1.0)
+            # Where nothing can be left out, it is used if it is of such people.
+            several = codes.size > codes.max() + 1
+            if several or background.resembles(samples.inputs, codes):
+                usual = OpenSetParameters(
+                    background.rho, background.lam, background.cosine_weight, 1.0
+                )
         given = {k: v for k, v in self.given.items() if hasattr(usual, k)}
         if self.given_weight is not None:
             given["cosine_weight"] = self.given_weight
