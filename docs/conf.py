@@ -25,7 +25,8 @@ numpydoc_validation_exclude = {
     r"\.(GeneralisedRates|Identification|Interval|Method|OpenSetCurve)$",
     r"\.(OpenSetPoint|OperatingPoint|PaperResult|PaperTime|Progress|Protocol)$",
     r"\.(QMLSolution|Result|ScatterSpectrum|Setting|Split|Summary|Template)$",
-    r"\.(Unit|Verification)$",
+    r"\.(ClassProbabilities|LeftOutScores|LogRatio|CosineScale)$",
+    r"\.(OpenSetChoice|OpenSetGrid|OpenSetParameters|Unit|Verification)$",
     # Made by scikit-learn.
     r"_request$",
 }

@@ -136,11 +136,19 @@ def test_examples_of_recognition():
     pytest.importorskip("PIL")
     lines = output_of(examples("docs/recognition.md")).splitlines()
     threshold, missed = re.fullmatch(
-        r"threshold (\d\.\d\d), missed (\d+) %", lines[0]
+        r"threshold (\d+\.\d\d), missed (\d+) %", lines[0]
     ).groups()
-    assert 0.0 < float(threshold) < 2.0
+    assert 0.0 < float(threshold) < 20.0
     assert int(missed) <= 10
-    assert lines[1:] == ["match s4", "no match", "unknown"]
+    assert lines[1:5] == ["match s4 100 %", "no match", "unknown", "s10 (1, 29) (1,)"]
+    shown = re.findall(
+        r"^    (strangers sim\S.*|(?:no )?match, score .*)$",
+        text_of("docs/recognition.md"),
+        re.MULTILINE,
+    )
+    assert [line.partition(",")[0] for line in lines[5:]] == [
+        line.partition(",")[0] for line in shown
+    ]
 
 
 def test_every_page_is_reached_from_the_first():

@@ -117,7 +117,20 @@ def class_scales(energies: Array, counts: Index) -> Array:
 
 
 def scales_of_sizes(counts: Index, correlation: float) -> Array:
-    """Divisors of responses for a known correlation, of geometric mean 1."""
+    """Divisors of responses for a known correlation, of geometric mean 1.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_classes,)
+        Number of samples of each class.
+    correlation : float
+        Correlation of samples of one class, from 0 to 1.
+
+    Returns
+    -------
+    ndarray of shape (n_classes,)
+        The divisors.
+    """
     logs = 0.5 * _POWER * np.log(size_gain(counts, correlation))
     return np.asarray(np.exp(logs - logs.mean()))
 

@@ -185,11 +185,35 @@ class ClassProbabilities:
         return cls(slope, usual.slope / spread, offset)
 
     def of_classes(self, scores: Array) -> Array:
-        """Probability of each class, if the sample is of one of them."""
+        """Probability of each class, if the sample is of one of them.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_classes)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            The probabilities; those of a sample add up to 1.
+        """
         return np.asarray(softmax(self.slope * scores, axis=1))
 
     def of_unknown(self, scores: Array, prior: float) -> Array:
-        """Probability that a sample is of none of the classes."""
+        """Probability that a sample is of none of the classes.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_classes)
+            Scores.
+        prior : float
+            The probability before the sample was seen, above 0 and below 1.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The probabilities.
+        """
         ratio = self.unknown_slope * scores.max(axis=1) + self.unknown_offset
         return np.asarray(expit(np.log(prior) - np.log1p(-prior) - ratio))
 
