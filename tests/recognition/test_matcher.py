@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 
 from dualqml._linalg import class_means, unit_rows
 from dualqml.extractors import DualQMLW
+from dualqml.extractors.open_set_search import CosineScale
 from dualqml.recognition import Recognizer
 from dualqml.recognition.gallery import Gallery
-from dualqml.recognition.matcher import Matcher, SampleCache, _cosines_of_others
+from dualqml.recognition.matcher import Matcher, SampleCache
 
 
 @settings(max_examples=60, deadline=None)
@@ -29,16 +30,20 @@ def test_cosines_of_others_are_those_of_all_pairs(n_classes, n_features, seed, o
         for c in range(n_classes)
         if c != codes[i]
     ]
-    mean, spread = _cosines_of_others(units, means, codes)
-    assert mean == pytest.approx(np.mean(cosines), abs=1e-12)
-    assert spread == pytest.approx(np.std(cosines), abs=1e-7)
+    found = CosineScale.fitted(units, means, codes)
+    assert found.mean == pytest.approx(np.mean(cosines), abs=1e-12)
+    if np.std(cosines) > 2e-6:
+        assert found.spread == pytest.approx(np.std(cosines), abs=1e-7)
+        assert found(np.array(cosines)).std() == pytest.approx(1.0, abs=1e-6)
+    elif np.std(cosines) < 5e-7:
+        assert found.spread == 1.0
 
 
-def test_the_spread_of_one_cosine_is_only_rounding():
+def test_the_spread_of_one_cosine_is_not_used():
     units = unit_rows(np.random.default_rng(0).normal(size=(2, 50)))
-    mean, spread = _cosines_of_others(units, units, np.arange(2))
-    assert mean == pytest.approx(units[0] @ units[1])
-    assert spread < 1e-6
+    found = CosineScale.fitted(units, units, np.arange(2))
+    assert found.mean == pytest.approx(units[0] @ units[1])
+    assert found.spread == 1.0
 
 
 @pytest.mark.parametrize("shape", [None, (8, 8)])
@@ -55,12 +60,15 @@ def test_a_fit_to_a_part_equals_a_fit_to_a_gallery_of_that_part(shape, method, e
         if number != 2:
             kept[f"s{number}"] = np.delete(np.arange(each), number % each)
             part.add(f"s{number}", own[kept[f"s{number}"]])
-    parameters = {} if method == "LDA" else {"kernel": "linear", "rule": "max"}
-    matcher, fresh = (Matcher(method, shape, 0.8, parameters) for _ in range(2))
+    matcher = Matcher(method, shape, None, {})
     cache = SampleCache()
     matcher.fit(whole, cache)
     before = matcher.scores(rows[2])
+    # Nothing is chosen again, and scores keep their meaning.
+    fresh = Matcher(method, shape, matcher.cosine_weight, matcher.parameters)
     fresh.fit(part, SampleCache())
+    for name in ("spread", "slope", "offset"):
+        setattr(fresh, name, getattr(matcher, name))
     found = matcher.fitted_to_part(whole, kept, cache)
     assert found.subjects == fresh.subjects == list(part)
     np.testing.assert_allclose(found.scores(rows[2]), fresh.scores(rows[2]), atol=1e-6)
@@ -109,4 +117,5 @@ def test_samples_that_are_nearly_equal_keep_their_digits(offset):
     matcher.fit(gallery, SampleCache())
     plain = DualQMLW(**parameters).fit(rows, gallery.codes)
     new = offset + rng.normal(size=(5, 64)) * spread
-    np.testing.assert_allclose(matcher.scores(new), plain.transform(new), atol=1e-6)
+    responses = matcher.spread * (matcher.scores(new) - matcher.offset) / matcher.slope
+    np.testing.assert_allclose(responses, plain.transform(new), atol=1e-6)

@@ -347,7 +347,10 @@ class Matcher:
             strangers = self.background.strangers(_N_STRANGERS)
             self.spread = float(input_class_scores(self.model, strangers).std())
         else:
-            self.spread = USUAL_SPREAD
+            # Strangers have any direction in the few dimensions of two people, in which
+            # all samples are at unit norm.
+            n_dimensions = self.model.qml_.n_features_in_
+            self.spread = max(USUAL_SPREAD, n_dimensions**-0.5)
         usual = LogRatio()
         if self.background is not None:
             usual = self.background.log_ratio(int(np.median(counts)))
