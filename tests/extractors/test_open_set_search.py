@@ -252,9 +252,7 @@ def test_a_background_is_used_if_it_is_about_such_people(true):
         )
         metric = WithinMetric(kernel="linear", background=others)
         usual = OpenSetParameters(others.rho, others.lam, others.cosine_weight, 1.0)
-        grid = OpenSetGrid(
-            WIDE.rhos, WIDE.lams, WIDE.cosine_weights, (0.0, 1.0), usual
-        )
+        grid = OpenSetGrid(WIDE.rhos, WIDE.lams, WIDE.cosine_weights, (0.0, 1.0), usual)
         found = search(X, y, grid, metric).parameters
         chosen.append(found.background_weight)
     assert chosen == [1.0 if true else 0.0] * 3

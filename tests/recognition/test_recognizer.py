@@ -103,7 +103,7 @@ def test_fewer_than_two_subjects_is_an_error():
     with pytest.raises(RecognitionError, match="Nobody is enrolled"):
         recognizer.identify(np.ones(3))
     recognizer.enroll("Ann", np.ones(3))
-    with pytest.raises(RecognitionError, match="at least two subjects, or.* 1 is"):
+    with pytest.raises(RecognitionError, match=r"at least two subjects, or.* 1 is"):
         recognizer.identify(np.ones(3))
 
 
