@@ -357,15 +357,24 @@ def test_different_models_have_different_ids():
     assert len(ids) == 6
 
 
-def test_two_people_with_a_sample_each_do_not_match_strangers():
-    # All samples lie on one line then, at one end or the other.
-    rng = np.random.default_rng(0)
-    recognizer = Recognizer(threshold=0.0)
-    for name in ("Ann", "Bob"):
-        recognizer.enroll(name, rng.normal(size=128))
-    scores = recognizer.scores(rng.normal(size=(200, 128)))
-    assert np.abs(scores).max() < 10.0
-    assert scores.max() < 0.0
+@pytest.mark.parametrize("n_samples", [1, 3])
+@pytest.mark.parametrize("n_people", [2, 3, 5, 12, 40])
+def test_small_galleries_are_not_sure_of_strangers(n_people, n_samples):
+    """Without many people, little is known about strangers."""
+    strangers, own = [], []
+    for seed in range(3):
+        people = vectors(n_people, n_samples + 1, size=100, seed=seed)
+        recognizer = Recognizer()
+        for number, rows in enumerate(people):
+            recognizer.enroll(f"{number:02d}", rows[:n_samples])
+        others = vectors(200, 1, size=100, seed=seed + 10)[:, 0]
+        strangers.append(recognizer.scores(others).ravel())
+        own.append(np.diag(recognizer.scores(people[:, -1])))
+    strangers, own = np.concatenate(strangers), np.concatenate(own)
+    assert own.min() > 0.0
+    # Of many scores of strangers, a share of exp(-s) may be above s, not more.
+    for score in (2.0, 4.0, 8.0):
+        assert (strangers > score).mean() < np.exp(-score) + 0.003
 
 
 def test_after_a_removal_only_the_threshold_of_a_calibration_stays():

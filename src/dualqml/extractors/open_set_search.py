@@ -49,6 +49,8 @@ _MOST_PROBES = 600
 _ENOUGH_PEOPLE = 100
 #: Spreads at or below this are rounding.
 _LEAST_SPREAD = 1e-6
+#: Fewer people are too few to show how strangers differ from them.
+_FEW_CLASSES = 50
 #: Spread of responses between different people, if there are too few to measure it.
 USUAL_SPREAD = 0.12
 #: Added to weights of the cosine before their logarithms are averaged.
@@ -142,7 +144,10 @@ class CosineScale:
         mean = (total - float(own.sum())) / n_others
         variance = (squares - float(own @ own)) / n_others - mean**2
         spread = float(np.sqrt(max(variance, 0.0)))
-        # Two people with one sample each have one cosine: its spread is only rounding.
+        # Few people have few cosines, and two with one sample each have only one. The
+        # rest of 1 is what samples of any direction about a common mean share.
+        least = (1.0 - mean) * least_spread(len(means), means.shape[1])
+        spread = max(spread, least)
         return cls(mean, spread if spread > _LEAST_SPREAD else 1.0)
 
     def __call__(self, cosines: Array) -> Array:
@@ -195,6 +200,25 @@ class OpenSetChoice:
 
     parameters: OpenSetParameters
     scores: LeftOutScores | None
+
+
+def least_spread(n_classes: int, n_dimensions: int) -> float:
+    """Least spread of scores of strangers in a small gallery.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of enrolled people.
+    n_dimensions : int
+        Number of dimensions of the samples, which are at unit norm.
+
+    Returns
+    -------
+    float
+        That of samples of any direction; zero if there are enough people to measure
+        the spread.
+    """
+    return float(n_dimensions**-0.5) if n_classes < _FEW_CLASSES else 0.0
 
 
 def search_open_set(
@@ -360,6 +384,9 @@ class _Search:
             ]
         responses = np.concatenate(strangers)
         spread = float(responses[np.isfinite(responses)].std())
+        # The mean of few people is their own: without one, all responses are alike.
+        n_classes, n_dimensions = responses.shape[1], left_out.variances.size
+        spread = max(spread, least_spread(n_classes, n_dimensions))
         if not spread > _LEAST_SPREAD:
             spread = USUAL_SPREAD
         return _Parts(

@@ -31,6 +31,7 @@ from dualqml.extractors.open_set_search import (
     LeftOutScores,
     OpenSetGrid,
     OpenSetParameters,
+    least_spread,
     search_open_set,
 )
 from dualqml.extractors.prepared_samples import (
@@ -347,10 +348,8 @@ class Matcher:
             strangers = self.background.strangers(_N_STRANGERS)
             self.spread = float(input_class_scores(self.model, strangers).std())
         else:
-            # Strangers have any direction in the few dimensions of two people, in which
-            # all samples are at unit norm.
             n_dimensions = self.model.qml_.n_features_in_
-            self.spread = max(USUAL_SPREAD, n_dimensions**-0.5)
+            self.spread = max(USUAL_SPREAD, least_spread(len(counts), n_dimensions))
         usual = LogRatio()
         if self.background is not None:
             usual = self.background.log_ratio(int(np.median(counts)))
