@@ -116,7 +116,9 @@ class CosineScale:
     spread: float
 
     @classmethod
-    def fitted(cls, units: Array, means: Array, codes: Index) -> "CosineScale":
+    def fitted(
+        cls, units: Array, means: Array, codes: Index, *, bounded: bool = True
+    ) -> "CosineScale":
         """Learn from the cosines of samples with the means of all other classes.
 
         Parameters
@@ -127,6 +129,9 @@ class CosineScale:
             Class means at unit norm.
         codes : ndarray of shape (n_samples,)
             Classes of the samples.
+        bounded : bool, default=True
+            Whether the spread of few people is at least that of samples of any
+            direction about a common mean.
 
         Returns
         -------
@@ -144,10 +149,10 @@ class CosineScale:
         mean = (total - float(own.sum())) / n_others
         variance = (squares - float(own @ own)) / n_others - mean**2
         spread = float(np.sqrt(max(variance, 0.0)))
-        # Few people have few cosines, and two with one sample each have only one. The
-        # rest of 1 is what samples of any direction about a common mean share.
-        least = (1.0 - mean) * least_spread(len(means), means.shape[1])
-        spread = max(spread, least)
+        if bounded:
+            least = (1.0 - mean) * least_spread(len(means), means.shape[1])
+            spread = max(spread, least)
+        # Two people with one sample each have one cosine: its spread is only rounding.
         return cls(mean, spread if spread > _LEAST_SPREAD else 1.0)
 
     def __call__(self, cosines: Array) -> Array:
