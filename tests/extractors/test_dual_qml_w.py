@@ -8,9 +8,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from dualqml import DualQMLClassifier, DualQMLW
+from dualqml.data import load_orl
 from dualqml.exceptions import DualQMLError
-from dualqml.extractors import WithinMetric
+from dualqml.extractors import Background, WithinMetric
 from dualqml.extractors.prepared_samples import fit_prepared, prepare_samples
+from dualqml.persistence import load, save
+from tests.people import make_vectors
 from tests.problems import make_data
 
 X, y = make_data([3, 4, 2, 3, 1], 36, noise=1.0, unit=False, centre=False)
@@ -223,3 +226,82 @@ def test_prepared_samples_give_the_same_fit(descriptor):
         fit_prepared(model, joined, y[:-1])
     with pytest.raises(ValueError, match="at least 2 classes"):
         fit_prepared(model, joined, np.zeros(60))
+
+
+OTHERS = Background.from_samples(*make_vectors(14, 3, size=36, noise=1.0, seed=3))
+
+
+@pytest.mark.parametrize("rule", ["cosine", "max"])
+def test_with_a_background_it_is_the_metric_and_then_the_classifier(rule):
+    options = {"rho": 0.5, "rule": rule, "background": OTHERS}
+    model = DualQMLW(**options, background_weight=2.0).fit(X, y)
+    parts = equivalent(**options, background_weight=2.0).fit(X, y)
+    np.testing.assert_allclose(
+        model.decision_function(NEW), parts.decision_function(NEW), atol=1e-9
+    )
+    # The statistics are kept once, as a parameter.
+    assert model.metric_.background is None
+    assert model.background is OTHERS
+
+
+def test_a_background_of_weight_zero_changes_no_bit():
+    plain = DualQMLW().fit(X, y)
+    zero = DualQMLW(background=OTHERS, background_weight=0.0).fit(X, y)
+    for method in ("decision_function", "predict_proba", "predict_unknown_proba"):
+        one, other = (getattr(model, method)(NEW) for model in (plain, zero))
+        assert one.tobytes() == other.tobytes(), method
+
+
+@pytest.mark.parametrize("rule", ["cosine", "max"])
+@pytest.mark.parametrize("n_samples", [1, 3])
+def test_one_class_needs_a_background(rule, n_samples):
+    rows, labels = X[:n_samples], y[:n_samples]
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        DualQMLW(rule=rule).fit(rows, labels)
+    model = DualQMLW(rule=rule, background=OTHERS).fit(rows, labels)
+    scores = model.class_scores(NEW)
+    assert scores.shape == (len(NEW), 1)
+    assert np.isfinite(scores).all()
+    assert (model.predict(NEW) == labels[0]).all()
+    own = model.class_scores(X)
+    assert own[:n_samples].min() >= own.max() - 1e-6
+
+
+def test_a_background_is_saved_cloned_and_pickled(tmp_path):
+    model = DualQMLW(rho=0.5, background=OTHERS, rule="max").fit(X, y)
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    for other in (loaded, pickle.loads(pickle.dumps(model))):
+        for method in ("decision_function", "predict_proba", "predict_unknown_proba"):
+            one, two = (getattr(m, method)(NEW) for m in (model, other))
+            assert one.tobytes() == two.tobytes()
+    assert loaded.background.within.tobytes() == OTHERS.within.tobytes()
+    again = clone(loaded)
+    assert not hasattr(again, "metric_")
+    np.testing.assert_array_equal(
+        again.fit(X, y).decision_function(NEW), model.decision_function(NEW)
+    )
+
+
+def test_other_faces_help_to_recognise_single_images():
+    faces = load_orl()
+    numbers = np.unique(faces.labels, return_inverse=True)[1]
+    rows = faces.images[:, ::2, ::2].reshape(len(numbers), -1).astype(float)
+    known = numbers < 20
+    others = Background.from_samples(
+        rows[~known], numbers[~known], image_shape=(16, 16)
+    )
+    options = {"rule": "max", "descriptor": "local", "image_shape": (16, 16)}
+    errors = []
+    for place in (0, 4, 8):
+        train = known & (np.arange(400) % 10 == place)
+        test = known & ~train
+        models = [
+            DualQMLW(**options, rho=others.rho, background=others),
+            DualQMLW(**options),
+        ]
+        for model in models:
+            model.fit(rows[train], numbers[train])
+        errors.append([1.0 - m.score(rows[test], numbers[test]) for m in models])
+    helped, alone = np.mean(errors, axis=0)
+    assert helped < alone - 0.03

@@ -3,9 +3,10 @@ import pytest
 from sklearn.datasets import load_digits
 
 from dualqml import DualQMLW, DualQMLWCV
-from dualqml.extractors import NearestSample, dual_qml_w
+from dualqml.extractors import Background, NearestSample, dual_qml_w
 from dualqml.extractors.methods import make_method
 from tests.datasets import load_samples, split
+from tests.people import make_vectors
 from tests.problems import make_data
 
 X, y = make_data([3] * 8, 12, noise=0.8, centre=False)
@@ -328,3 +329,70 @@ def test_the_error_on_ar_is_well_below_that_of_the_paper():
     ours = error("DualQML-W", image_shape=(32, 32))
     assert ours <= 9.5
     assert ours < error("DualQML")
+
+
+OTHERS = Background.from_samples(*make_vectors(30, 4, size=12, noise=0.8, seed=2))
+
+
+def test_with_a_background_the_best_parameters_give_the_same_classifier():
+    model = DualQMLWCV(random_state=0, **SMALL, background=OTHERS).fit(X, y)
+    assert model.best_params_["background_weight"] == model.best_background_weight_
+    tried = {p["background_weight"] for p in model.cv_results_["params"]}
+    assert tried == {0.0, 1.0}
+    exact = DualQMLW(**model.best_params_, background=OTHERS).fit(X, y)
+    np.testing.assert_array_equal(
+        model.decision_function(NEW), exact.decision_function(NEW)
+    )
+
+
+def test_only_weight_zero_is_no_background():
+    options = {"random_state": 0, **SMALL}
+    plain = DualQMLWCV(**options).fit(X, y)
+    zero = DualQMLWCV(**options, background=OTHERS, background_weights=[0.0]).fit(X, y)
+    one, other = (model.decision_function(NEW) for model in (plain, zero))
+    assert one.tobytes() == other.tobytes()
+    assert plain.best_background_weight_ == 0.0
+    assert "background_weight" not in plain.best_params_
+
+
+@pytest.mark.parametrize("n_classes", [1, 8])
+def test_one_sample_per_class_takes_the_parameters_of_the_background(n_classes):
+    rows, labels = X[::3][:n_classes], y[::3][:n_classes]
+    model = DualQMLWCV(background=OTHERS).fit(rows, labels)
+    assert (model.best_rho_, model.best_lam_) == (OTHERS.rho, OTHERS.lam)
+    assert model.best_background_weight_ == 1.0
+    assert model.best_rule_ == "max"
+    np.testing.assert_array_equal(model.predict(rows), labels)
+
+
+def test_one_class_of_several_samples_and_a_background():
+    model = DualQMLWCV(background=OTHERS).fit(X[:3], y[:3])
+    assert model.class_scores(NEW).shape == (len(NEW), 1)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        DualQMLWCV().fit(X[:3], y[:3])
+
+
+def test_a_misleading_background_is_not_used():
+    """It says that what tells these people apart is how samples vary."""
+    rng = np.random.default_rng(0)
+    weights = []
+    for people in (0, 1):
+        rows, labels = [], np.repeat(np.arange(60), 4)
+        # People differ in one half of the features; samples vary in the other.
+        for half in (0, people):
+            part = 0.3 * rng.normal(size=(240, 2, 15))
+            part[:, half] += rng.normal(size=(60, 15))[labels]
+            part[:, 1 - half] += 1.5 * rng.normal(size=(240, 15))
+            rows.append(part.reshape(240, 30))
+        others = Background.from_samples(rows[1], labels)
+        model = DualQMLWCV(
+            random_state=0, rules=["max"], background=others, kernel="linear"
+        ).fit(rows[0][:90], labels[:90])
+        weights.append(model.best_background_weight_)
+    assert weights == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("weights", [[], [-1.0], "x", [np.inf]])
+def test_invalid_weights_of_a_background_are_errors(weights):
+    with pytest.raises(ValueError, match=r"background_weights.* must be"):
+        DualQMLWCV(background=OTHERS, background_weights=weights).fit(X, y)

@@ -10,9 +10,11 @@ from dualqml.extractors import _leave_one_out
 from dualqml.extractors._leave_one_out import (
     GalleryFilters,
     LeaveOneOut,
+    LeftOutPeople,
     LeftOutSlot,
     make_contest,
 )
+from dualqml.extractors.class_sizes import pooled_correlation
 from tests.problems import make_data
 
 RULES = ("cosine", "max")
@@ -290,3 +292,194 @@ def test_degenerate_samples_give_finite_scores(what):
     at = left_out.at(1e-6, 3)
     for lam in (1e-3, 1.0, 1e3):
         assert np.isfinite(at.losses(lam, RULES)).all()
+
+
+def without_class(P, codes, scale, c, rho):
+    """The metric of all samples but those of a class, from its scatter."""
+    known = codes != c
+    S = rho * np.eye(P.shape[1])
+    for other in np.unique(codes[known]):
+        deviations = P[codes == other] - P[codes == other].mean(axis=0)
+        S += scale**2 * deviations.T @ deviations
+    return S
+
+
+@pytest.mark.parametrize("fair", [True, False])
+@settings(max_examples=20, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=3, max_size=6).filter(
+        lambda sizes: max(sizes) > 1
+    ),
+    lam=st.sampled_from([0.03, 0.3, 3.0]),
+    rho=st.sampled_from([0.05, 1.0]),
+    n_each=st.integers(1, 4),
+    seed=st.integers(0, 999),
+)
+def test_left_out_people_equal_dense_matrices(fair, sizes, lam, rho, n_each, seed):
+    """The probes R z, with R and norms from the metric without the whole class."""
+    P, codes, scale, left_out = make_left_out(sizes, seed=seed)
+    at = left_out.at(rho, 2)
+    contest = at.contest
+    chosen = np.arange(len(sizes))[::-1][: max(2, len(sizes) - 1)]
+    root = np.sqrt(left_out.variances + rho)
+    slots = range(contest.n_slots) if fair else [None]
+    for slot in slots:
+        filters = GalleryFilters(at, lam, slot)
+        found = LeftOutPeople(
+            filters, left_out.class_deviations(rho, chosen), chosen, n_each
+        )
+        L = np.tril(filters.factor)
+        in_gallery = np.ones(codes.size, dtype=bool)
+        if fair:
+            missing = contest.left_out(slot)
+            in_gallery[contest.index[missing, slot]] = False
+        wanted = [
+            (c, place)
+            for c in chosen
+            for place in contest.index[c, contest.real[c]][:n_each]
+        ]
+        assert found.own_classes.tolist() == [c for c, _ in wanted]
+        assert found.places.tolist() == [place for _, place in wanted]
+        responses = found.responses()
+        sizes_now = np.bincount(contest.codes[in_gallery], minlength=len(sizes))
+        for k, (c, i) in enumerate(wanted):
+            # The whole metric, in coordinates in which that of everyone is I.
+            metric = without_class(P, codes, scale, c, rho) / np.outer(root, root)
+            kept = in_gallery & (contest.codes != c)
+            scatter = at.Z[kept].T @ at.Z[kept]
+            R = np.linalg.inv(scatter + metric / lam)
+            length = np.sqrt(at.Z[i] @ np.linalg.solve(metric, at.Z[i]))
+            # In coordinates in which R of everyone is I.
+            expected = L.T @ R @ at.Z[i] / length
+            np.testing.assert_allclose(
+                found.probes[k], expected, atol=1e-6 * np.abs(expected).max()
+            )
+            answers = filters.filters @ expected
+            if filters.correlation is not None:
+                r = filters.correlation
+                gains = sizes_now / (1 + (sizes_now - 1) * r)
+                scales = gains**0.375
+                answers /= scales / np.exp(np.log(scales).mean())
+            others = np.arange(len(sizes)) != c
+            np.testing.assert_allclose(
+                responses[k, others], answers[others], rtol=1e-6, atol=1e-6
+            )
+            assert responses[k, c] == -np.inf
+
+
+@pytest.mark.parametrize("sizes", [[2] * 10, [4] * 8, [1, 2, 3, 2] * 3])
+@pytest.mark.parametrize("lam", [0.03, 1.0])
+@pytest.mark.parametrize("rho", [0.1, 1.0])
+def test_left_out_people_are_close_to_a_real_refit(sizes, lam, rho):
+    """Filters learnt from scratch without the class give nearly these responses."""
+    P, codes, scale, left_out = make_left_out(sizes, 30, noise=0.8)
+    at = left_out.at(rho, 1)
+    contest = at.contest
+    everyone = np.arange(len(sizes))
+    filters = GalleryFilters(at, lam, None)
+    deviations = left_out.class_deviations(rho, everyone)
+    people = LeftOutPeople(filters, deviations, everyone, 9)
+    found = people.probes @ filters.filters.T
+    rows = contest.rows[people.places]
+    expected, got = [], []
+    for k, (c, i) in enumerate(zip(people.own_classes, rows, strict=True)):
+        S = without_class(P, codes, scale, c, rho)
+        Z = unit_rows(np.linalg.solve(np.linalg.cholesky(S), P.T).T)
+        known = codes != c
+        for other in everyone[everyone != c]:
+            expected.append(slow_filter(Z[known], codes[known], other, lam) @ Z[i])
+            got.append(found[k, other])
+    # Weights of other classes are kept, which is a change of second order.
+    assert np.corrcoef(expected, got)[0, 1] > 0.98
+    assert np.abs(np.subtract(expected, got)).mean() < 0.25 * np.std(expected)
+
+
+def test_people_of_copies_are_left_out_too():
+    A, codes = make_data([3] * 6, 14, unit=False)
+    A[1] = A[0]
+    A[codes == 3] = A[codes == 3][0]
+    P, codes, scale, left_out = in_eigenvectors(A, codes, contest_of(codes))
+    rho, lam = 0.3, 0.5
+    at = left_out.at(rho, 3)
+    everyone = np.arange(6)
+    root = np.sqrt(left_out.variances + rho)
+    for slot in (None, 0, 2):
+        filters = GalleryFilters(at, lam, slot)
+        found = LeftOutPeople(
+            filters, left_out.class_deviations(rho, everyone), everyone, 3
+        )
+        assert np.isfinite(found.probes).all()
+        contest = at.contest
+        kept = np.ones(18, dtype=bool)
+        if slot is not None:
+            kept[contest.index[:, slot]] = False
+        for k, (c, i) in enumerate(zip(found.own_classes, found.places, strict=True)):
+            metric = without_class(P, codes, scale, c, rho) / np.outer(root, root)
+            rest = at.Z[kept & (contest.codes != c)]
+            z = np.linalg.solve(rest.T @ rest + metric / lam, at.Z[i])
+            length = np.sqrt(at.Z[i] @ np.linalg.solve(metric, at.Z[i]))
+            expected = np.tril(filters.factor).T @ z / length
+            np.testing.assert_allclose(found.probes[k], expected, atol=1e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=2, max_size=6).filter(
+        lambda sizes: max(sizes) > 1
+    ),
+    lam=st.sampled_from([0.03, 0.3, 3.0]),
+    fair=st.booleans(),
+    seed=st.integers(0, 999),
+)
+def test_the_correlation_is_that_of_energies_of_a_loop(sizes, lam, fair, seed):
+    _, _, _, left_out = make_left_out(sizes, seed=seed)
+    at = left_out.at(0.5, 1)
+    contest = at.contest
+    filters = GalleryFilters(at, lam, 0 if fair else None)
+    used = np.ones(contest.codes.size, dtype=bool)
+    if fair:
+        used[contest.index[contest.left_out(0), 0]] = False
+    counts = np.bincount(contest.codes[used], minlength=len(sizes))
+    if np.ptp(counts) == 0:
+        assert filters.correlation is None
+        return
+    energies = []
+    for c in range(len(sizes)):
+        weights = slow_filter(at.Z[used], contest.codes[used], c, lam)
+        others = at.Z[used & (contest.codes != c)]
+        energies.append(np.mean([(row @ weights) ** 2 for row in others]))
+    # At the ends of the interval the likelihood is flat.
+    expected = pooled_correlation(np.array(energies), counts)
+    assert filters.correlation == pytest.approx(expected, abs=2e-3)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    sizes=st.lists(st.integers(2, 5), min_size=2, max_size=6),
+    lam=st.sampled_from([0.03, 0.3, 3.0]),
+    seed=st.integers(0, 999),
+)
+def test_responses_to_single_samples_are_those_of_a_loop(sizes, lam, seed):
+    """Each other sample of the class alone has the filter R z / (z'R z)."""
+    _, _, _, left_out = make_left_out(sizes, seed=seed)
+    at = left_out.at(0.5, 2)
+    contest = at.contest
+    filters = GalleryFilters(at, lam, None)
+    for slot, classes, part in contest.parts():
+        found = LeftOutSlot(filters, slot, classes, part)
+        for k, c in enumerate(classes):
+            i = contest.index[c, slot]
+            u = at.U[part][k]
+            metric = np.eye(u.size) - np.outer(u, u)
+            rest = np.delete(at.Z, i, axis=0)
+            R = np.linalg.inv(rest.T @ rest + metric / lam)
+            whole = np.linalg.inv(at.Z.T @ at.Z + np.eye(u.size) / lam)
+            length = np.sqrt(at.Z[i] @ np.linalg.solve(metric, at.Z[i]))
+            own = contest.index[c, contest.real[c]]
+            single = [
+                at.Z[j] @ R @ at.Z[i] / length / (at.Z[j] @ whole @ at.Z[j])
+                for j in own[own != i]
+            ]
+            assert found.single_responses[k] == pytest.approx(
+                np.mean(single), rel=1e-6, abs=1e-8
+            )

@@ -8,7 +8,12 @@ from sklearn.pipeline import make_pipeline
 
 from dualqml._linalg import unit_rows
 from dualqml.exceptions import DualQMLError
-from dualqml.extractors import NearestSample, WithinMetric, within_metric
+from dualqml.extractors import (
+    Background,
+    NearestSample,
+    WithinMetric,
+    within_metric,
+)
 from dualqml.extractors.prepared_samples import PreparedSamples
 from dualqml.extractors.within_metric import whitened_at, within_spectrum
 from dualqml.images.descriptors import moving_descriptors
@@ -19,6 +24,7 @@ from tests.coordinate_systems import (
     make_system,
     slow_coordinates,
 )
+from tests.people import make_vectors
 from tests.problems import make_data
 
 X, y = make_data([4] * 6, 36, noise=1.0, unit=False, centre=False)
@@ -461,3 +467,87 @@ def test_wrong_parameters_are_refused(wrong):
 def test_names_of_features_out():
     names = WithinMetric(kernel="linear").fit(X, y).get_feature_names_out()
     assert list(names) == [f"withinmetric{i}" for i in range(23)]
+
+
+def metric_with_background(X, codes, others, labels, rho, weight):
+    """Mean and inverse of S_w + rho B of samples and other people, by loops."""
+    size = X.shape[1]
+
+    def class_means_and_scatter(rows, classes):
+        means, scatter = [], np.zeros((size, size))
+        for c in np.unique(classes):
+            own = rows[classes == c]
+            means.append(own.mean(axis=0))
+            for row in own:
+                scatter += np.outer(row - means[-1], row - means[-1])
+        return np.array(means), scatter
+
+    means, within = class_means_and_scatter(X, codes)
+    other_means, other_within = class_means_and_scatter(others, labels)
+    n_others = min(5, len(other_means))
+    mean = (means.sum(axis=0) + n_others * other_means.mean(axis=0)) / (
+        len(means) + n_others
+    )
+    pooled = within + weight * other_within
+    S = pooled / np.trace(pooled) + rho * np.eye(size) / size
+    return mean, np.linalg.inv(S)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    n_others=st.integers(10, 20),
+    rho=st.sampled_from([0.1, 1.0, 10.0]),
+    weight=st.sampled_from([0.1, 1.0, 7.0]),
+    seed=st.integers(0, 999),
+)
+def test_a_background_adds_its_scatter(sizes, n_others, rho, weight, seed):
+    X, codes = make_data(sizes, 12, unit=False, centre=False, seed=seed)
+    others, labels = make_vectors(n_others, 3, size=12, noise=0.6, seed=seed + 1)
+    background = Background.from_samples(others, labels)
+    options = {"rho": rho, "background": background, "background_weight": weight}
+    model = WithinMetric(kernel="linear", **options)
+    model.classes_, model.n_features_in_ = np.unique(codes), 12
+    # Not by its fit, which needs two classes.
+    model._fit(X, codes)
+    mean, inverse = metric_with_background(
+        unit_rows(X), codes, unit_rows(others), labels, rho, weight
+    )
+    new = make_data([3, 3], 12, unit=False, seed=seed)[0]
+    rows = unit_rows(np.concatenate([X, new])) - mean
+    products = rows @ inverse @ rows.T
+    lengths = np.sqrt(np.diag(products))
+    found = model.transform(np.concatenate([X, new]))
+    np.testing.assert_allclose(
+        found @ found.T, products / np.outer(lengths, lengths), atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("kernel", ["auto", "linear"])
+def test_a_background_of_weight_zero_is_none(kernel):
+    others = Background.from_samples(*make_vectors(12, 3, size=36, noise=0.6))
+    options = {"kernel": kernel, "rho": 0.7}
+    plain = WithinMetric(**options).fit(X, y)
+    zero = WithinMetric(**options, background=others, background_weight=0.0).fit(X, y)
+    one = WithinMetric(**options, background=others).fit(X, y)
+    assert plain.transform(NEW).tobytes() == zero.transform(NEW).tobytes()
+    products = [model.transform(NEW) @ model.transform(NEW).T for model in (plain, one)]
+    assert np.abs(products[0] - products[1]).max() > 0.01
+    # With a background the coordinates are linear.
+    assert one.kernel_ is None
+
+
+def test_a_background_of_other_samples_is_an_error():
+    others = Background.from_samples(*make_vectors(12, 3, size=35, noise=0.6))
+    with pytest.raises(ValueError, match="has 35 values each, and the samples have 36"):
+        WithinMetric(background=others).fit(X, y)
+    images = Background.from_samples(
+        *make_vectors(12, 3, size=36, noise=0.6), image_shape=(6, 6)
+    )
+    with pytest.raises(ValueError, match=r"descriptors each.*have 36 values each"):
+        WithinMetric(background=images).fit(X, y)
+    described = {"descriptor": "local", "image_shape": (6, 6)}
+    WithinMetric(background=images, **described).fit(X, y)
+    for wrong in ({"background": X}, {"background_weight": -1.0}):
+        with pytest.raises(ValueError, match="background"):
+            WithinMetric(**wrong).fit(X, y)

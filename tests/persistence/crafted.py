@@ -9,7 +9,7 @@ from dualqml.extractors.methods import make_method
 from dualqml.images.descriptors import LocalDescriptors
 from dualqml.persistence.model_files import save
 from dualqml.recognition import Recognizer
-from tests.people import make_people
+from tests.people import make_people, make_vectors
 from tests.persistence.sealed import Forged, join, split
 
 NAN = {"float": "nan"}
@@ -68,6 +68,10 @@ def bases(folder):
     recognizer = Recognizer(threshold=1.0)
     recognizer.enroll("Ann", rows[0])
     keep("one", recognizer)
+    others = Background.from_samples(*make_vectors(12, 3, size=12, noise=0.3))
+    recognizer = Recognizer(threshold=1.0, background=others)
+    recognizer.enroll("Ann", rows[0])
+    keep("one and others", recognizer)
     X, y = rng.random((12, 16)), np.repeat(["Anna", "Bo", "Zoe"], 4)
     keep("nearest", NearestSample().fit(X, y.astype(object)))
     keep("search", make_method("LDA", tune=True).fit(X, y))
@@ -76,6 +80,7 @@ def bases(folder):
     keep("local", make_method("LDA", preprocessing="local").fit(np.tile(X, 4), y))
     keep("descriptors", LocalDescriptors().fit(np.tile(X, 4)))
     keep("background", Background.from_samples(X, y))
+    keep("background of many", others)
     images = np.tile(X, 4).reshape(-1, 8, 8)
     keep("background of images", Background.from_samples(images, y))
     return contents
@@ -242,7 +247,7 @@ def crafted(contents):
                 forge(base, f"{array} {name}", alter)
 
     # Every field of statistics of people.
-    for base in ("background", "background of images"):
+    for base in ("background", "background of many", "background of images"):
         for key in Forged(contents[base]).tree["object"]["parameters"]:
             for kind, value in WRONG.items():
 
@@ -263,6 +268,18 @@ def crafted(contents):
                 f.tree["object"]["parameters"]["image_shape"] = {"tuple": shape}
 
             forge(base, f"shape {shape}", reshape)
+
+    for key in Forged(contents["one and others"]).state["background"]["object"][
+        "parameters"
+    ]:
+        for kind, value in WRONG.items():
+
+            def put_inside(f, key=key, value=value):
+                fields = f.state["background"]["object"]["parameters"]
+                fields[key] = copy.deepcopy(value)
+
+            forge("one and others", f"background.{key} is {kind}", put_inside)
+    forge("one and others", "no background", lambda f: f.state.update(background=None))
 
     # Other models than the method's.
     def other_model(f):

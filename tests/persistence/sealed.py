@@ -121,7 +121,38 @@ class Forged:
         for end, count in zip(ends, counts, strict=True):
             own = rows[int(end) - int(count) : int(end)]
             digest.update(repr((own.shape, own.dtype.str)).encode() + own.tobytes())
+        if state["background"] is not None:
+            fields = state["background"]["object"]["parameters"]
+            for name in FIELDS_OF_BACKGROUND:
+                digest.update(self._content(fields[name]))
         return digest.hexdigest()[:16]
+
+    def _content(self, node):
+        """The shape and the content of a field of a background."""
+        if isinstance(node, dict) and "array" in node:
+            array = self.arrays[node["array"]["tensor"]]
+            if node["array"].get("order") == "F":
+                array = array.T
+            return repr(array.shape).encode() + array.tobytes()
+        value = plain(node)
+        shape = (len(value),) if isinstance(value, list) else ()
+        return f"{shape}{value!r}".encode()
+
+
+FIELDS_OF_BACKGROUND = [
+    "mean",
+    "within",
+    "between",
+    "n_people",
+    "n_samples",
+    "n_features",
+    "image_shape",
+    "descriptor",
+    "rho",
+    "lam",
+    "cosine_weight",
+    "scores_by_size",
+]
 
 
 def plain(node):

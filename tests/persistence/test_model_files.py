@@ -38,6 +38,9 @@ def pixels(**options):
 
 X, y = pixels()
 PROBES, _ = pixels(seed=1)
+OTHERS = extractors.Background.from_samples(
+    *make_vectors(12, 3, size=64, noise=0.3, seed=2)
+)
 
 
 def assert_same(one, other, path="model"):
@@ -143,7 +146,11 @@ SETTINGS = {
     "DualQML(signed-root)": extractors.DualQML(10.0, features="signed-root"),
     "DualQMLClassifier(max)": extractors.DualQMLClassifier(rule="max"),
     "DualQMLClassifier(centre)": extractors.DualQMLClassifier(centre=True),
+    "DualQMLClassifier(probability)": extractors.DualQMLClassifier(
+        probability=True, lam_scale="auto"
+    ),
     "DualQMLW(linear)": extractors.DualQMLW(kernel="linear", rule="max"),
+    "DualQMLW(background)": extractors.DualQMLW(background=OTHERS, rule="max"),
     "DualQMLWCV(one rule)": extractors.DualQMLWCV(rules=["max"], rhos=np.ones(1)),
     "KernelLDA(igo)": extractors.KernelLDA(kernel="igo"),
     "MLE(lda)": extractors.MLE(lda=True, theta=math.inf),

@@ -31,7 +31,7 @@ from dualqml.persistence.model_files import FORMAT, load, save
 from dualqml.persistence.schema import CLASSES
 from dualqml.persistence.tensors import read_tensors, write_tensors
 from dualqml.recognition import Recognizer
-from tests.people import make_people
+from tests.people import make_people, make_vectors
 from tests.persistence.sealed import edited_model
 from tests.persistence.test_model_files import SETTINGS, X, few_folds, y
 
@@ -50,6 +50,7 @@ FREE = {
     # Directions without variance have no row.
     ("Background", "within", 0),
     ("Background", "between", 0),
+    ("Background", "scores_by_size", 0),
     # Results for lists of parameters, which may have been changed since the fit.
     *(("DualQMLClassifierCV", "cv_errors_", axis) for axis in range(2)),
 }
@@ -58,7 +59,9 @@ WITHOUT_SAMPLES = [
     "DualQML",
     "DualQML(signed-root)",
     "DualQMLClassifier(max)",
+    "unequal DualQMLClassifier(max)",
     "DualQMLW(linear)",
+    "DualQMLW(background)",
     "local DualQMLW(linear)",
     "method DualQML (max)",
     "recogniser DualQML (max)",
@@ -101,6 +104,23 @@ class Statistics:
             return Background.from_samples(X, y, **self.options)
 
 
+class ManyPeople:
+    """A background of so many people that it has learnt about their scores."""
+
+    def fit(self, X, y):
+        return Background.from_samples(*make_vectors(12, 3, size=8, noise=0.3))
+
+
+class UnequalSizes:
+    """A model of classes of different sizes."""
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, X, y):
+        return clone(self.estimator).fit(X[2:], y[2:])
+
+
 #: All methods and estimators, in all settings with different arrays; not fitted yet.
 MODELS = {
     name: with_nearest(clone(estimator)) for name, estimator in SETTINGS.items()
@@ -115,6 +135,10 @@ MODELS = {
     "GTDA(one row)": with_nearest(GTDA(image_shape=(1, 64))),
     "Background": Statistics(),
     "Background(images)": Statistics(image_shape=(8, 8)),
+    "Background(scores)": ManyPeople(),
+    "unequal DualQMLClassifier(max)": UnequalSizes(
+        DualQMLClassifier(rule="max", lam_scale="auto")
+    ),
 }
 MODELS |= {
     f"method {name}": make_method(name, image_shape=(8, 8), **few_folds(name))
@@ -238,7 +262,13 @@ def test_the_list_has_all_estimators_of_the_package():
         if isinstance(kind, type) and issubclass(kind, BaseEstimator)
     }
     of_scikit_learn = {"Normalizer", "Pipeline", "StandardScaler"}
-    parts = {"Background", "CentredKernel", "PatchMaps", "RankSearchCV"}
+    parts = {
+        "Background",
+        "CentredKernel",
+        "ClassProbabilities",
+        "PatchMaps",
+        "RankSearchCV",
+    }
     assert set(CLASSES) == estimators | of_scikit_learn | parts
 
 
@@ -554,6 +584,15 @@ def test_parts_that_do_not_fit_together_are_refused(path, make, message):
         (True, {"image_shape": (1, 64)}, "mean has 168 inputs, but for descriptor it"),
         (True, {"image_shape": (2**20, 2)}, "image_shape is not a height and a width"),
         (True, {"n_features": 2**52}, "mean has 168 inputs, but for n_features it"),
+        (False, {"rho": 0.0}, "rho is not positive"),
+        (False, {"lam": -1.0}, "lam is not positive"),
+        (False, {"rho": np.nan}, "rho is not a finite number"),
+        (False, {"cosine_weight": -0.1}, "cosine_weight is negative"),
+        (False, {"scores_by_size": np.ones((2, 5))}, "does not have 6 columns"),
+        (False, {"scores_by_size": np.zeros((2, 6))}, "has a wrong size or slope"),
+        (False, {"scores_by_size": np.ones((2, 6)) - np.eye(2, 6, 3)}, "wrong size"),
+        (False, {"scores_by_size": np.full((1, 6), np.inf)}, "scores_by_size"),
+        (False, {"scores_by_size": np.ones(6)}, "scores_by_size is not"),
     ],
 )
 def test_a_background_that_does_not_fit_together_is_refused(
@@ -561,6 +600,14 @@ def test_a_background_that_does_not_fit_together_is_refused(
 ):
     background = MODELS["Background(images)" if images else "Background"].fit(X, y)
     assert message in refused(replace(background, **changes), path)
+
+
+@pytest.mark.parametrize("name", ["slope", "unknown_slope"])
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan])
+def test_probabilities_that_fall_with_scores_are_refused(path, name, value):
+    model = fitted(DualQMLW())
+    model.probabilities_ = replace(model.probabilities_, **{name: value})
+    assert f"probabilities_.{name} is not" in refused(model, path)
 
 
 def test_steps_with_an_unknown_number_of_features_are_accepted(path):

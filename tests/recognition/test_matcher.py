@@ -5,19 +5,23 @@ from hypothesis import strategies as st
 
 from dualqml._linalg import class_means, unit_rows
 from dualqml.extractors import DualQMLW
+from dualqml.extractors.open_set_search import CosineScale
 from dualqml.recognition import Recognizer
 from dualqml.recognition.gallery import Gallery
-from dualqml.recognition.matcher import Matcher, SampleCache, _cosines_of_others
+from dualqml.recognition.matcher import Matcher, SampleCache
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    n_classes=st.integers(2, 12),
+    n_classes=st.integers(2, 60),
     n_features=st.integers(1, 12),
+    bounded=st.booleans(),
     seed=st.integers(0, 10_000),
     offset=st.sampled_from([0.0, 3.0]),
 )
-def test_cosines_of_others_are_those_of_all_pairs(n_classes, n_features, seed, offset):
+def test_cosines_of_others_are_those_of_all_pairs(
+    n_classes, n_features, bounded, seed, offset
+):
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(n_classes), rng.integers(1, 4, size=n_classes))
     rng.shuffle(codes)
@@ -29,16 +33,29 @@ def test_cosines_of_others_are_those_of_all_pairs(n_classes, n_features, seed, o
         for c in range(n_classes)
         if c != codes[i]
     ]
-    mean, spread = _cosines_of_others(units, means, codes)
-    assert mean == pytest.approx(np.mean(cosines), abs=1e-12)
-    assert spread == pytest.approx(np.std(cosines), abs=1e-7)
+    found = CosineScale.fitted(units, means, codes, bounded=bounded)
+    assert found.mean == pytest.approx(np.mean(cosines), abs=1e-12)
+    spread = np.std(cosines)
+    if bounded and n_classes < 50:
+        # Few people show too little of it: at least that of any directions.
+        spread = max(spread, (1.0 - np.mean(cosines)) / np.sqrt(n_features))
+    if spread > 2e-6:
+        assert found.spread == pytest.approx(spread, abs=1e-7)
+        expected = (cosines[0] - np.mean(cosines)) / spread
+        assert found(np.array(cosines))[0] == pytest.approx(expected, abs=1e-3)
+    elif spread < 5e-7:
+        assert found.spread == 1.0
 
 
-def test_the_spread_of_one_cosine_is_only_rounding():
+def test_the_spread_of_one_cosine_is_not_used():
     units = unit_rows(np.random.default_rng(0).normal(size=(2, 50)))
-    mean, spread = _cosines_of_others(units, units, np.arange(2))
-    assert mean == pytest.approx(units[0] @ units[1])
-    assert spread < 1e-6
+    found = CosineScale.fitted(units, units, np.arange(2))
+    assert found.mean == pytest.approx(units[0] @ units[1])
+    assert found.spread == pytest.approx((1.0 - found.mean) / np.sqrt(50))
+    plain = CosineScale.fitted(units, units, np.arange(2), bounded=False)
+    assert plain.spread == 1.0
+    # Equal samples have no spread at all.
+    assert CosineScale.fitted(units[[0, 0]], units[[0, 0]], np.arange(2)).spread == 1.0
 
 
 @pytest.mark.parametrize("shape", [None, (8, 8)])
@@ -55,12 +72,15 @@ def test_a_fit_to_a_part_equals_a_fit_to_a_gallery_of_that_part(shape, method, e
         if number != 2:
             kept[f"s{number}"] = np.delete(np.arange(each), number % each)
             part.add(f"s{number}", own[kept[f"s{number}"]])
-    parameters = {} if method == "LDA" else {"kernel": "linear", "rule": "max"}
-    matcher, fresh = (Matcher(method, shape, 0.8, parameters) for _ in range(2))
+    matcher = Matcher(method, shape, None, {})
     cache = SampleCache()
     matcher.fit(whole, cache)
     before = matcher.scores(rows[2])
+    # Nothing is chosen again, and scores keep their meaning.
+    fresh = Matcher(method, shape, matcher.cosine_weight, matcher.parameters)
     fresh.fit(part, SampleCache())
+    for name in ("spread", "slope", "offset"):
+        setattr(fresh, name, getattr(matcher, name))
     found = matcher.fitted_to_part(whole, kept, cache)
     assert found.subjects == fresh.subjects == list(part)
     np.testing.assert_allclose(found.scores(rows[2]), fresh.scores(rows[2]), atol=1e-6)
@@ -109,4 +129,5 @@ def test_samples_that_are_nearly_equal_keep_their_digits(offset):
     matcher.fit(gallery, SampleCache())
     plain = DualQMLW(**parameters).fit(rows, gallery.codes)
     new = offset + rng.normal(size=(5, 64)) * spread
-    np.testing.assert_allclose(matcher.scores(new), plain.transform(new), atol=1e-6)
+    responses = matcher.spread * (matcher.scores(new) - matcher.offset) / matcher.slope
+    np.testing.assert_allclose(responses, plain.transform(new), atol=1e-6)

@@ -146,7 +146,8 @@ def resized(name, width):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s, a, m: m.update({"dualqml.recognizer": "2"}), "has format '2'"),
+        (lambda s, a, m: m.update({"dualqml.recognizer": "1"}), "has format '1'"),
+        (lambda s, a, m: m.update({"dualqml.recognizer": "3"}), "has format '3'"),
         (lambda s, a, m: m.pop("dualqml.recognizer"), "no recogniser"),
         (
             lambda s, a, m: m.update({"dualqml.model_id": "0" * 16}),
@@ -166,6 +167,11 @@ def resized(name, width):
         (set_matcher("cosine_spread", {"float": "inf"}), "is not a positive"),
         (set_matcher("cosine_spread", 0.0), "is not a positive number"),
         (set_matcher("cosine_spread", -1.0), "is not a positive number"),
+        (set_matcher("spread", 0.0), "matcher.spread is not a positive number"),
+        (set_matcher("slope", -1.0), "matcher.slope is not a positive number"),
+        (set_matcher("offset", {"float": "nan"}), "offset is not a finite number"),
+        (set_matcher("cosine_weight", None), "cosine_weight is not a finite number"),
+        (set_matcher("parameters", None), "matcher.parameters is not"),
         (resized("matcher.means", 39), "means have 39 values, not 40"),
         (resized("rows", 39), "samples of another size"),
     ],
@@ -346,8 +352,8 @@ def test_means_have_the_size_of_the_compared_inputs(path, method, width):
         Recognizer.load(path)
 
 
-def test_format_is_one():
-    assert FORMAT == 1
+def test_format_is_two():
+    assert FORMAT == 2
 
 
 def test_random_damage_is_refused(path):

@@ -52,6 +52,8 @@ _MOST_PROBES = 600
 _ENOUGH_PEOPLE = 100
 #: Spreads at or below this are rounding.
 _LEAST_SPREAD = 1e-6
+#: Fewer people are too few to show how strangers differ from them.
+_FEW_CLASSES = 50
 #: Spread of responses between different people, if there are too few to measure it.
 USUAL_SPREAD = 0.12
 #: Added to weights of the cosine before their logarithms are averaged.
@@ -117,7 +119,9 @@ class CosineScale:
     spread: float
 
     @classmethod
-    def fitted(cls, units: Array, means: Array, codes: Index) -> "CosineScale":
+    def fitted(
+        cls, units: Array, means: Array, codes: Index, *, bounded: bool = True
+    ) -> "CosineScale":
         """Learn from the cosines of samples with the means of all other classes.
 
         Parameters
@@ -128,6 +132,9 @@ class CosineScale:
             Class means at unit norm.
         codes : ndarray of shape (n_samples,)
             Classes of the samples.
+        bounded : bool, default=True
+            Whether the spread of few people is at least that of samples of any
+            direction about a common mean.
 
         Returns
         -------
@@ -145,6 +152,8 @@ class CosineScale:
         mean = (total - float(own.sum())) / n_others
         variance = (squares - float(own @ own)) / n_others - mean**2
         spread = float(np.sqrt(max(variance, 0.0)))
+        if bounded and len(means) < _FEW_CLASSES:
+            spread = max(spread, (1.0 - mean) * means.shape[1] ** -0.5)
         # Two people with one sample each have one cosine: its spread is only rounding.
         return cls(mean, spread if spread > _LEAST_SPREAD else 1.0)
 

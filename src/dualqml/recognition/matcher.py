@@ -341,7 +341,9 @@ class Matcher:
         """Learn the distribution of cosines between different people."""
         self.means = unit_rows(class_means(units, codes)[0])
         if len(self.means) > 1:
-            scale = CosineScale.fitted(units, self.means, codes)
+            scale = CosineScale.fitted(
+                units, self.means, codes, bounded=self.has_log_ratios
+            )
             self.cosine_mean, self.cosine_spread = scale.mean, scale.spread
         elif self.background is not None:
             cosines = self.background.strangers(_N_STRANGERS) @ self.means.T

@@ -713,8 +713,7 @@ class Recognizer:
                 # Another thread has fitted it in the meantime.
                 return self._matcher
             matcher = self._new_matcher()
-            alone = self.background is not None and matcher.has_log_ratios
-            if len(self._gallery) < (1 if alone else 2):
+            if len(self._gallery) < self._least_subjects():
                 raise RecognitionError(
                     "Recognition compares people: enrol at least two subjects, or one "
                     "and give a background of other people; "
@@ -731,6 +730,11 @@ class Recognizer:
             matcher.model_id = self.model_id
             self._matcher = matcher
             return matcher
+
+    def _least_subjects(self) -> int:
+        """Smallest number of subjects that a model can be fitted to."""
+        alone = self.background is not None and self._new_matcher().has_log_ratios
+        return 1 if alone else 2
 
     def _new_matcher(self) -> Matcher:
         return Matcher(

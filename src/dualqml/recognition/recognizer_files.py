@@ -117,7 +117,7 @@ _MATCHER: Mapping[str, Kind] = {
 def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> None:
     """Save a recogniser; see `Recognizer.save`."""
     gallery, matcher = recognizer._gallery, None
-    if len(gallery) > 1 or (len(gallery) and recognizer.background is not None):
+    if len(gallery) >= recognizer._least_subjects():
         fitted = recognizer._fitted_matcher()
         matcher = {name: getattr(fitted, name) for name in _MATCHER}
     calibration = recognizer.calibration
@@ -304,8 +304,8 @@ def _matcher_from_state(recognizer: "Recognizer", state: Mapping[str, Any]) -> M
         raise ValueError("the model is not of the method")
     n_subjects = len(recognizer.subjects())
     classes = getattr(model, "classes_", ())
-    least = 2 if recognizer.background is None else 1
-    if n_subjects < least or not np.array_equal(classes, np.arange(n_subjects)):
+    known = n_subjects >= recognizer._least_subjects()
+    if not known or not np.array_equal(classes, np.arange(n_subjects)):
         raise ValueError("the model does not know the subjects")
     n_features = recognizer._reader.width
     if getattr(model, "n_features_in_", None) != n_features:
