@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import dualqml
 from dualqml.exceptions import DatabaseError
 from dualqml.extractors import Background, WithinMetric
+from dualqml.extractors.probabilities import LogRatio
 from dualqml.images.descriptors import local_descriptors
 from tests.people import make_people, make_vectors
 
@@ -314,3 +315,88 @@ def test_types_and_lists():
     assert all(
         type(value) is int for value in (one.n_people, one.n_samples, one.n_features)
     )
+
+
+def trials_by_loops(inputs, codes, size, rho, lam=0.1):
+    """Responses and cosines of people of five parts in the metric of the others."""
+    responses, cosines, is_own = [], [], []
+    for part in range(5):
+        inside = codes % 5 == part
+        others = {c: inputs[codes == c] for c in np.unique(codes[~inside])}
+        mean = np.mean([rows.mean(axis=0) for rows in others.values()], axis=0)
+        S = sum(
+            np.outer(row - rows.mean(axis=0), row - rows.mean(axis=0))
+            for rows in others.values()
+            for row in rows
+        )
+        S = S / np.trace(S) * len(S) + rho * np.eye(len(S))
+        root = np.linalg.cholesky(np.linalg.inv(S))
+        Z = np.array(at_unit_norm((inputs - mean) @ root))
+        usable = [c for c in np.unique(codes) if np.sum(codes == c) > size]
+        gallery = np.concatenate([Z[codes == c][:size] for c in usable])
+        R = np.linalg.inv(gallery.T @ gallery + np.eye(len(S)) / lam)
+        filters, means = [], []
+        for c in usable:
+            own = Z[codes == c][:size]
+            weights = np.linalg.solve(own @ R @ own.T, np.ones(size))
+            filters.append(R @ own.T @ weights)
+            means.append(inputs[codes == c][:size].mean(axis=0))
+        means = np.array(at_unit_norm(means))
+        for c in usable:
+            if c % 5 != part:
+                continue
+            for k in np.flatnonzero(codes == c)[size : size + 4]:
+                responses.append([f @ Z[k] for f in filters])
+                cosines.append(means @ inputs[k])
+                is_own.append([other == c for other in usable])
+    return map(np.array, (responses, cosines, is_own))
+
+
+def test_what_is_learnt_about_scores_is_that_of_loops():
+    rows, labels = uneven(3, 40, 8)
+    found = Background.from_samples(rows, labels)
+    order = sorted(range(len(rows)), key=lambda k: (labels[k], rows[k].tobytes()))
+    inputs, codes = np.array(at_unit_norm(rows[order])), labels[order]
+    table = found.scores_by_size
+    counts = np.bincount(codes)
+    wanted = [size for size in (1, 2, 4) if np.sum(counts > size) >= 10]
+    assert table[:, 0].tolist() == wanted
+    for size, spread, mean, deviation, slope, offset in table:
+        responses, cosines, is_own = trials_by_loops(
+            inputs, codes, int(size), found.rho
+        )
+        scores = [
+            (values - values[~is_own].mean()) / values[~is_own].std()
+            for values in (responses, cosines)
+        ]
+        weight = found.cosine_weight
+        joined = (scores[0] + weight * scores[1]) / np.hypot(1.0, weight)
+        assert spread == pytest.approx(responses[~is_own].std(), rel=1e-5)
+        assert mean == pytest.approx(joined[is_own].mean(), rel=1e-5)
+        assert deviation == pytest.approx(joined[is_own].std(), rel=1e-5)
+        ratio = LogRatio.fitted(joined[is_own], joined[~is_own])
+        assert (slope, offset) == pytest.approx((ratio.slope, ratio.offset), rel=1e-4)
+
+
+def test_the_ratio_is_that_of_the_nearest_size():
+    found = Background.from_samples(*make_vectors(15, 6, size=8, noise=0.5))
+    assert found.scores_by_size[:, 0].tolist() == [1, 2, 4]
+    for size, row in ((1, 0), (2, 1), (3, 2), (4, 2), (99, 2)):
+        slope, offset = found.scores_by_size[row, 4:]
+        assert found.log_ratio(size) == LogRatio(slope, offset)
+    few = Background.from_samples(*make_vectors(9, 6, size=8, noise=0.5))
+    assert few.scores_by_size is None
+    assert few.log_ratio(3) == LogRatio()
+
+
+def test_the_weight_of_the_prior_follows_the_noise_within_people():
+    """A nuisance that all people share asks for a small weight."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(60), 4)
+    people = rng.normal(size=(60, 30))[labels]
+    nuisance = np.zeros((240, 30))
+    nuisance[:, :6] = 5.0 * rng.normal(size=(240, 6))
+    shared = Background.from_samples(people + nuisance, labels)
+    even = Background.from_samples(people + 0.6 * rng.normal(size=(240, 30)), labels)
+    assert 3.0 * shared.rho < even.rho
+    assert shared.cosine_weight < 0.5 < even.cosine_weight

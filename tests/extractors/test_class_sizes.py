@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualqml import DualQMLClassifier, DualQMLW
+from dualqml.extractors import NearestSample
 from dualqml.extractors._quadratic_features import energies_of_others
 from dualqml.extractors.class_sizes import (
     class_scales,
@@ -13,6 +14,7 @@ from dualqml.extractors.class_sizes import (
     scales_of_sizes,
     size_gain,
 )
+from tests.datasets import load_samples
 from tests.problems import make_data
 
 
@@ -188,3 +190,29 @@ def test_equal_galleries_are_compared_by_their_features_to_the_last_bit(features
 def test_rule_cosine_has_no_divisors():
     X, y = make_data([1, 4, 2, 3], 20)
     assert DualQMLClassifier(2.0).fit(X, y).class_scale_ is None
+
+
+@pytest.mark.realdata("lfw_embeddings")
+def test_faces_of_people_with_one_image_among_people_with_six():
+    X, y = load_samples("lfw_embeddings")
+    errors = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        train, test, single = [], [], []
+        for place, person in enumerate(rng.permutation(np.unique(y))[:100]):
+            own = rng.permutation(np.flatnonzero(y == person))
+            n_train = 1 if place % 2 == 0 else 6
+            train.append(own[:n_train])
+            test.append(own[n_train:][:3])
+            single.append(np.full(test[-1].size, n_train == 1))
+        train, test, single = map(np.concatenate, (train, test, single))
+        found = []
+        for model in (
+            DualQMLW(rho=2.5, rule="max", kernel="linear"),
+            NearestSample(),
+        ):
+            wrong = model.fit(X[train], y[train]).predict(X[test]) != y[test]
+            found.append(wrong[single].mean())
+        errors.append(found)
+    ours, nearest = np.mean(errors, axis=0)
+    assert ours < nearest - 0.025
