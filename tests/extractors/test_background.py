@@ -370,7 +370,12 @@ def test_what_is_learnt_about_scores_is_that_of_loops():
             for values in (responses, cosines)
         ]
         weight = found.cosine_weight
-        joined = (scores[0] + weight * scores[1]) / np.hypot(1.0, weight)
+        joined = scores[0] + weight * scores[1]
+        joined = (joined - joined[~is_own].mean()) / joined[~is_own].std()
+        if size == 1:
+            levels = (np.arange(1000) + 0.5) / 1000
+            quantiles = np.quantile(joined[~is_own], levels)
+            np.testing.assert_allclose(found.scores_of_others, quantiles, atol=1e-6)
         assert spread == pytest.approx(responses[~is_own].std(), rel=1e-5)
         assert mean == pytest.approx(joined[is_own].mean(), rel=1e-5)
         assert deviation == pytest.approx(joined[is_own].std(), rel=1e-5)

@@ -12,6 +12,7 @@ from dualqml.extractors.open_set_search import (
     LeftOutScores,
     OpenSetGrid,
     OpenSetParameters,
+    _Search,
     search_open_set,
 )
 from dualqml.extractors.prepared_samples import PreparedSamples
@@ -38,6 +39,13 @@ def search(X, y, grid=WIDE, metric=METRIC):
     return search_open_set(metric, samples, y, grid)
 
 
+def left_out_scores(X, y, rho, lam, weight):
+    """Scores as candidates are compared, without the corrections of the final ones."""
+    samples = PreparedSamples(unit_rows(X), None, X.shape[1])
+    found = _Search(METRIC, samples, y, make_contest(y, None))
+    return found.parts(0.0, rho, lam).joined(weight)
+
+
 def metric_of(inputs, codes, left_out, scale, rho, n_directions, extra=None):
     """S_w of all samples but some, in the scale of that of all, plus the prior."""
     S = rho / n_directions * np.eye(inputs.shape[1])
@@ -53,7 +61,7 @@ def slow_scores(X, codes, rho, lam, weight):
     """Scores of all left-out samples and people, with dense matrices.
 
     As the closed form does, filters of other classes keep the weights that they have
-    with everyone, and the mean of the gallery stays.
+    with everyone. The mean of the gallery stays. What it would change is added.
     """
     inputs = unit_rows(X)
     A = inputs - inputs.mean(axis=0)
@@ -94,7 +102,9 @@ def slow_scores(X, codes, rho, lam, weight):
         M = metric_of(A, codes, gone, scale, rho, d)
         Q = inverse(M, ~gone)
         norm = np.sqrt(Z[i] @ np.linalg.solve(M, Z[i]))
-        row = [w @ Q @ Z[i] / norm for w in weights]
+        share = gone.sum() / (n - gone.sum())
+        shift = share * (0.5 + 0.5 / gone.sum())
+        row = [w @ Q @ Z[i] / norm + shift for w in weights]
         row[c] = -np.inf
         people.append((row, [cosine(inputs[i] @ mean) for mean in means]))
         # The sample is left out.
@@ -111,12 +121,15 @@ def slow_scores(X, codes, rho, lam, weight):
         cosines[c] = cosine(inputs[i] @ rest)
         samples.append((row, cosines))
     responses = np.array([row for row, _ in people])
-    spread = max(responses[np.isfinite(responses)].std(), d**-0.5)
-    total = np.hypot(1.0, weight)
-    return spread, *(
-        np.array([(np.array(r) / spread + weight * np.array(q)) / total for r, q in m])
-        for m in (samples, people)
-    )
+    # Five people are few: at least the spread of any directions.
+    spread = max(responses[np.isfinite(responses)].std(), X.shape[1] ** -0.5)
+    sums = [
+        np.array([np.array(r) / spread + weight * np.array(q) for r, q in trials])
+        for trials in (samples, people)
+    ]
+    of_strangers = sums[1][np.isfinite(sums[1])]
+    mean, scale = max(of_strangers.mean(), 0.0), max(of_strangers.std(), 1.0)
+    return spread, *((scores - mean) / scale for scores in sums)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.7])
@@ -124,7 +137,7 @@ def slow_scores(X, codes, rho, lam, weight):
 def test_scores_are_those_of_a_loop(rho, lam, weight):
     # Four samples each: no fair galleries.
     X, y = make_data([4] * 5, 12, noise=0.4, centre=False, unit=False)
-    found = search(X, y, grid_of(rho, lam, weight)).scores
+    found = left_out_scores(X, y, rho, lam, weight)
     spread, mated, strangers = slow_scores(X, y, rho, lam, weight)
     assert found.spread == pytest.approx(spread, rel=1e-6)
     # Samples come slot after slot, and people one after the other.
@@ -147,7 +160,7 @@ def test_losses_are_rates_of_a_loop(n_samples, n_strangers, seed):
     own, others = rng.integers(0, 6, size=(2, n_samples)).astype(float)
     strangers = rng.integers(0, 6, size=(n_strangers, 3)).astype(float)
     strangers[:, 0] = -np.inf
-    found = LeftOutScores(own, others, strangers, 1.0).losses
+    found = LeftOutScores(own, others, strangers, 1.0, 0.0, 1.0).losses
     for k in range(n_samples):
         alarms = sum(max(row) >= own[k] for row in strangers)
         rate = (1 + alarms) / (1 + n_strangers)
@@ -160,13 +173,14 @@ def test_the_choice_does_not_depend_on_the_names(each):
     X, y = make_data([each] * 9, 20, noise=1.0, unit=False)
     first, again = search(X, y), search(X, y)
     assert first.parameters == again.parameters
-    assert first.scores.strangers.tobytes() == again.scores.strangers.tobytes()
+    scores = first.scores(0.0)
+    assert scores.strangers.tobytes() == again.scores(0.0).strangers.tobytes()
     names = np.random.default_rng(0).permutation(9)
     renamed = search(X, names[y])
     for name, value in vars(first.parameters).items():
         other = getattr(renamed.parameters, name)
         assert other == pytest.approx(value, rel=1e-6, abs=1e-6), name
-    assert np.sort(renamed.scores.own) == pytest.approx(np.sort(first.scores.own))
+    assert np.sort(renamed.scores(0.0).own) == pytest.approx(np.sort(scores.own))
 
 
 @pytest.mark.parametrize("sizes", [[3] * 6, [1, 4, 2, 3, 1, 5], [2] * 8])
@@ -175,17 +189,19 @@ def test_a_single_candidate_is_the_choice(sizes):
     found = search(X, y, grid_of(0.7, 0.3, 1.5))
     for name, value in vars(OpenSetParameters(0.7, 0.3, 1.5, 0.0)).items():
         assert getattr(found.parameters, name) == pytest.approx(value, rel=1e-12)
-    assert np.isfinite(found.scores.own).all()
-    assert found.scores.strangers.shape[1] == len(sizes)
+    scores = found.scores(0.0)
+    assert np.isfinite(scores.own).all()
+    assert scores.strangers.shape[1] == len(sizes)
 
 
 def test_if_nothing_can_be_left_out_the_usual_is_chosen():
     X, y = make_data([1] * 6, 20, unit=False)
     found = search(X, y)
     assert found.parameters == USUAL
-    assert found.scores.own.size == 0
-    assert found.scores.strangers.shape == (6, 6)
-    assert (np.diag(found.scores.strangers) == -np.inf).all()
+    scores = found.scores(0.0)
+    assert scores.own.size == 0
+    assert scores.strangers.shape == (6, 6)
+    assert (np.diag(scores.strangers) == -np.inf).all()
     X, y = make_data([3, 3], 20, unit=False)
     two = search(X, y)
     assert two.parameters == USUAL
@@ -196,10 +212,22 @@ def test_fair_galleries_have_one_sample_less_of_each():
     """With two samples each, every score is that of single samples."""
     assert make_contest(np.repeat(np.arange(6), 2), None).has_fair_gallery
     X, y = make_data([2] * 6, 20, unit=False)
-    found = search(X, y, grid_of(1.0, 0.2, 0.0))
+    found = left_out_scores(X, y, 1.0, 0.2, 0.0)
     # Both slots are left out: each sample once, and each stranger twice.
-    assert found.scores.own.shape == (12,)
-    assert found.scores.strangers.shape == (24, 6)
+    assert found.own.shape == (12,)
+    assert found.strangers.shape == (24, 6)
+    # The final scores are those of the whole gallery.
+    final = search(X, y, grid_of(1.0, 0.2, 0.0)).scores(0.0)
+    assert final.own.shape == (12,)
+    assert final.strangers.shape == (12, 6)
+
+
+def test_the_energy_of_further_directions_is_added():
+    X, y = make_data([3] * 8, 20, unit=False)
+    scores = search(X, y, grid_of(1.0, 0.2, 0.0)).scores
+    # Matrices of rank one have about the energy of filters, and others more.
+    assert scores(0.0).spread == pytest.approx(scores(1e-9).spread)
+    assert scores(0.5).spread > 1.5 * scores(0.0).spread
 
 
 def people_with_common_mean(rng, mean):

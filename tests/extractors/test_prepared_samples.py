@@ -162,8 +162,9 @@ def test_rows_are_spread_over_all_classes(sizes, most, seed):
     assert (np.abs(taken - shares) < 2.0).all()
 
 
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-@pytest.mark.parametrize("shape", [None, (8, 8)])
+@pytest.mark.parametrize(
+    ("kernel", "shape"), [("rbf", None), ("rbf", (8, 8)), ("linear", (8, 8))]
+)
 def test_known_products_do_not_change_the_fit(kernel, shape):
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(8), 3)
@@ -184,7 +185,9 @@ def test_products_are_for_kernels_and_for_few_samples():
     assert needs_products(DualQMLW(kernel="auto"), 3000, 10)
     # More products than that are not kept.
     assert not needs_products(DualQMLW(kernel="rbf"), 3001, 10)
-    assert needs_products(DualQMLW(kernel="linear"), 10, 10)
-    assert not needs_products(DualQMLW(kernel="linear"), 11, 10)
+    images = DualQMLW(kernel="linear", image_shape=(2, 5))
+    assert needs_products(images, 10, 10)
+    assert not needs_products(images, 11, 10)
+    assert not needs_products(DualQMLW(kernel="linear"), 10, 10)
     # Principal components of so many features would take too long.
     assert needs_products(DualQMLW(kernel="linear"), 2500, 2000)

@@ -212,7 +212,10 @@ def test_without_differences_in_a_class_only_the_prior_is_left(kind, copies, ima
     X, codes = np.repeat(X, copies, axis=0), np.repeat(codes, copies)
     system = make_system(kind, X, tangent_images(X, SHAPE) if images else None)
     learnt = system.coordinates()
-    assert learnt.training.shape[1] == 6
+    # Vectors have coordinates in the whole space, in which samples are zero.
+    spanned = learnt.training[:, :6]
+    assert np.abs(learnt.training[:, 6:]).sum() == 0.0
+    assert np.linalg.matrix_rank(spanned) == learnt.n_directions == 6
     spectrum = within_spectrum(learnt, codes, 0.2)
     np.testing.assert_array_equal(spectrum.variances, 0.0)
     rows = [whitened(spectrum, learnt, rho) for rho in (0.01, 10.0)]
@@ -303,8 +306,25 @@ def test_a_very_wide_kernel_is_linear(image_shape):
     linear = WithinMetric(kernel="linear", **options).fit(X, y)
     wide = WithinMetric(kernel="rbf", width=1e6, **options).fit(X, y)
     narrow = WithinMetric(kernel="rbf", width=0.5, **options).fit(X, y)
-    np.testing.assert_allclose(cosines(wide, NEW), cosines(linear, NEW), atol=1e-4)
-    assert np.abs(cosines(narrow, NEW) - cosines(linear, NEW)).max() > 0.05
+    # Linear coordinates of vectors are those of the whole space.
+    n_spanned = wide.coefficients_.shape[1]
+    new = unit_rows(linear.transform(NEW)[:, :n_spanned])
+    expected = new @ linear.transform(X)[:, :n_spanned].T
+    np.testing.assert_allclose(cosines(wide, NEW), expected, atol=1e-4)
+    assert np.abs(cosines(narrow, NEW) - expected).max() > 0.05
+
+
+def test_what_is_like_no_training_sample_makes_new_samples_less_similar():
+    metric = WithinMetric(kernel="linear").fit(X[:12], y[:12])
+    beyond = np.linalg.svd(X[:12] - X[:12].mean(axis=0))[2][-1]
+    similar = [
+        float(
+            np.max(metric.transform(X[:1] + size * beyond) @ metric.transform(X[:1]).T)
+        )
+        for size in (0.0, 0.5, 2.0)
+    ]
+    assert similar[0] == pytest.approx(1.0)
+    assert similar[0] > similar[1] > similar[2]
 
 
 @by_options
@@ -376,8 +396,8 @@ def test_the_motions_are_those_of_the_rows_that_are_compared(kernel, shape, desc
     else:
         rows, tangents = moving_descriptors(X, shape)
     samples = PreparedSamples(rows, tangents, 36)
-    system = WithinMetric(kernel=kernel)._coordinate_system(samples, y)
     options = {"kernel": kernel, "image_shape": shape, "descriptor": descriptor}
+    system = WithinMetric(**options)._coordinate_system(samples, y)
     expected = WithinMetric(kappa=0.5)._learn(system, y)
     actual = WithinMetric(kappa=0.5, **options).fit(X, y).transform(X)
     np.testing.assert_allclose(actual, expected, atol=1e-8)
@@ -466,7 +486,7 @@ def test_wrong_parameters_are_refused(wrong):
 
 def test_names_of_features_out():
     names = WithinMetric(kernel="linear").fit(X, y).get_feature_names_out()
-    assert list(names) == [f"withinmetric{i}" for i in range(23)]
+    assert list(names) == [f"withinmetric{i}" for i in range(36)]
 
 
 def metric_with_background(X, codes, others, labels, rho, weight):

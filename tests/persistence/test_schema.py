@@ -51,6 +51,7 @@ FREE = {
     ("Background", "within", 0),
     ("Background", "between", 0),
     ("Background", "scores_by_size", 0),
+    ("Background", "scores_of_others", 0),
     # Results for lists of parameters, which may have been changed since the fit.
     *(("DualQMLClassifierCV", "cv_errors_", axis) for axis in range(2)),
 }
@@ -589,8 +590,8 @@ def test_parts_that_do_not_fit_together_are_refused(path, make, message):
         (False, {"rho": np.nan}, "rho is not a finite number"),
         (False, {"cosine_weight": -0.1}, "cosine_weight is negative"),
         (False, {"scores_by_size": np.ones((2, 5))}, "does not have 6 columns"),
-        (False, {"scores_by_size": np.zeros((2, 6))}, "has a wrong size or slope"),
-        (False, {"scores_by_size": np.ones((2, 6)) - np.eye(2, 6, 3)}, "wrong size"),
+        (False, {"scores_by_size": np.zeros((2, 6))}, "that is not positive"),
+        (False, {"scores_by_size": np.ones((2, 6)) - np.eye(2, 6, 3)}, "not positive"),
         (False, {"scores_by_size": np.full((1, 6), np.inf)}, "scores_by_size"),
         (False, {"scores_by_size": np.ones(6)}, "scores_by_size is not"),
     ],

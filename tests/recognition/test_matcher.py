@@ -8,7 +8,7 @@ from dualqml.extractors import DualQMLW
 from dualqml.extractors.open_set_search import CosineScale
 from dualqml.recognition import Recognizer
 from dualqml.recognition.gallery import Gallery
-from dualqml.recognition.matcher import Matcher, SampleCache
+from dualqml.recognition.matcher import SCALE_FIELDS, Matcher, SampleCache
 
 
 @settings(max_examples=60, deadline=None)
@@ -79,7 +79,7 @@ def test_a_fit_to_a_part_equals_a_fit_to_a_gallery_of_that_part(shape, method, e
     # Nothing is chosen again, and scores keep their meaning.
     fresh = Matcher(method, shape, matcher.cosine_weight, matcher.parameters)
     fresh.fit(part, SampleCache())
-    for name in ("spread", "slope", "offset"):
+    for name in SCALE_FIELDS:
         setattr(fresh, name, getattr(matcher, name))
     found = matcher.fitted_to_part(whole, kept, cache)
     assert found.subjects == fresh.subjects == list(part)
@@ -89,7 +89,7 @@ def test_a_fit_to_a_part_equals_a_fit_to_a_gallery_of_that_part(shape, method, e
 
 def test_the_cache_deletes_all_results_of_a_subject():
     rng = np.random.default_rng(0)
-    recognizer = Recognizer()
+    recognizer = Recognizer(kernel="rbf")
     for number in range(6):
         recognizer.enroll(f"s{number}", rng.normal(size=(2, 40)))
     recognizer.fit()
@@ -129,5 +129,6 @@ def test_samples_that_are_nearly_equal_keep_their_digits(offset):
     matcher.fit(gallery, SampleCache())
     plain = DualQMLW(**parameters).fit(rows, gallery.codes)
     new = offset + rng.normal(size=(5, 64)) * spread
-    responses = matcher.spread * (matcher.scores(new) - matcher.offset) / matcher.slope
+    standard = (matcher.scores(new) - matcher.offset) / matcher.slope
+    responses = matcher.spread * (matcher.scale * standard + matcher.mean)
     np.testing.assert_allclose(responses, plain.transform(new), atol=1e-6)

@@ -133,9 +133,16 @@ class _Trials:
         units = metric.inputs
         means = class_means(units[self.enrolled], self.gallery_codes)[0]
         self.cosines = units[self.probes] @ unit_rows(means).T
+        #: The responses of the last rho.
+        self._known: dict[float, Array] = {}
 
     def responses(self, rho: float) -> Array:
         """Responses of the filters of all people to the probes."""
+        if rho not in self._known:
+            self._known = {rho: self._responses(rho)}
+        return self._known[rho]
+
+    def _responses(self, rho: float) -> Array:
         rows = self.metric.whitened(rho)
         gallery = rows[self.enrolled]
         scatter = gallery.T @ gallery

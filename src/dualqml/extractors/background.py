@@ -31,7 +31,7 @@ from dualqml._saved_state import (
     from_parameters,
     one_of,
 )
-from dualqml._sklearn import class_codes
+from dualqml._sklearn import class_codes, one_blas_thread
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DatabaseError
 from dualqml.extractors._people_trials import (
@@ -50,8 +50,8 @@ _FEW_PEOPLE = 10
 _MOST_EXACT = 1280
 #: Most rows of a scatter if there are more inputs.
 _MOST_ROWS = 256
-#: Largest ratio of a squared distance of means to its expectation.
-_MOST_DIFFERENCE = 1.5
+#: Most standard deviations by which a squared distance of means may be too large.
+_MOST_DEVIATIONS = 2.5
 #: A sum of squared deviations at or below this share of that of the samples is
 #: rounding.
 _ROUNDING = 1e-20
@@ -262,7 +262,8 @@ class Background:
             )
         descriptor: Descriptor | None = None if shape is None else "local"
         inputs = _inputs(rows, shape, descriptor)
-        learnt = learn_from_people(inputs, codes)
+        with one_blas_thread():
+            learnt = learn_from_people(inputs, codes)
         means, _ = class_means(inputs, codes)
         mean = means.mean(axis=0)
         scale = float(np.einsum("ij,ij->", inputs, inputs))
@@ -331,8 +332,8 @@ class Background:
         Returns
         -------
         bool
-            Whether the squared distance of the means is at most 1.5 times its
-            expectation for people of one population.
+            Whether the squared distance of the means exceeds its expectation for
+            people of one population by at most 2.5 standard deviations.
         """
         means, counts = class_means(inputs, codes)
         between = float(np.vdot(self.between, self.between)) / (self.n_people - 1)
@@ -341,7 +342,14 @@ class Background:
             float(np.mean(1.0 / counts)) / len(means) + 1.0 / self.n_samples
         )
         difference = means.mean(axis=0) - self.mean
-        return float(difference @ difference) <= _MOST_DIFFERENCE * expected
+        # The squared norm of a normal vector has the relative variance 2 tr(T^2) / (tr
+        # T)^2, where T is its covariance.
+        factor = self._factor()
+        few_rows = factor.shape[0] <= factor.shape[1]
+        gram = factor @ factor.T if few_rows else factor.T @ factor
+        spread = np.sqrt(2.0) * np.linalg.norm(gram) / np.trace(gram)
+        most = 1.0 + _MOST_DEVIATIONS * float(spread)
+        return float(difference @ difference) <= most * expected
 
     def strangers(
         self,
@@ -369,15 +377,19 @@ class Background:
         if not isinstance(n_samples, Integral) or n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples!r}")
         rng = np.random.default_rng(random_state)
-        factor = np.vstack(
+        factor = self._factor()
+        drawn = self.mean + rng.standard_normal((n_samples, len(factor))) @ factor
+        # A single value has no direction, only a size.
+        return drawn if self.mean.size == 1 else unit_rows(drawn)
+
+    def _factor(self) -> Array:
+        """Rows F, where F'F is the covariance of samples of different people."""
+        return np.vstack(
             [
                 self.between / math.sqrt(self.n_people - 1),
                 self.within / math.sqrt(self.n_repeats),
             ]
         )
-        drawn = self.mean + rng.standard_normal((n_samples, len(factor))) @ factor
-        # A single value has no direction, only a size.
-        return drawn if self.mean.size == 1 else unit_rows(drawn)
 
     def _check_saved(self, path: Path) -> None:
         """Raise if the counts, the inputs and the rows do not fit together."""

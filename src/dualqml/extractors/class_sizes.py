@@ -81,7 +81,9 @@ def pooled_correlation(energies: Array, counts: Index) -> float:
         gains = size_gain(counts, correlation)
         return float(np.log(np.mean(energies / gains)) + np.mean(np.log(gains)))
 
-    found = minimize_scalar(deviance, bounds=(0.0, 1.0), method="bounded")
+    found = minimize_scalar(
+        deviance, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-3}
+    )
     return float(found.x)
 
 

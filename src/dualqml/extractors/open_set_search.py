@@ -281,9 +281,13 @@ class _Parts:
         strangers: Array,
         *,
         cosines: tuple[Array, Array],
+        n_dimensions: int,
     ) -> "_Parts":
         """The responses in units of their spread over strangers, with the cosines."""
         spread = float(strangers[np.isfinite(strangers)].std())
+        if strangers.shape[1] < _FEW_CLASSES:
+            # At least that of samples of any direction.
+            spread = max(spread, n_dimensions**-0.5)
         if not spread > _LEAST_SPREAD:
             spread = USUAL_SPREAD
         of_samples, of_strangers = cosines
@@ -300,6 +304,9 @@ class _Parts:
         strangers = self.strangers[0] + cosine_weight * self.strangers[1]
         finite = strangers[np.isfinite(strangers)]
         mean, scale = float(finite.mean()), float(finite.std())
+        if strangers.shape[1] < _FEW_CLASSES:
+            # Left-out people are less like the others than strangers are.
+            mean, scale = max(mean, 0.0), max(scale, 1.0)
         if not scale > _LEAST_SPREAD:
             scale = 1.0
         left_out = (left_out - mean) / scale
@@ -390,6 +397,13 @@ class _Search:
             )
         return self._coordinates[background_weight][1]
 
+    def _n_dimensions(self, background_weight: float) -> int:
+        """Number of dimensions in which new samples have coordinates."""
+        coordinates, _ = self._coordinates[background_weight]
+        if coordinates.only_span:
+            return coordinates.n_directions
+        return int(self.samples.inputs.shape[1])
+
     def _people(
         self, filters: GalleryFilters, deviations: Array, background_weight: float
     ) -> LeftOutPeople:
@@ -433,6 +447,7 @@ class _Search:
             self.classes,
             np.concatenate(strangers),
             cosines=cosines,
+            n_dimensions=self._n_dimensions(background_weight),
         )
 
     def scores(self, parameters: OpenSetParameters, energy: float) -> LeftOutScores:
@@ -469,6 +484,7 @@ class _Search:
             self.classes,
             with_energy(people.responses(), extra),
             cosines=(cosines, self.final_stranger_cosines),
+            n_dimensions=self._n_dimensions(parameters.background_weight),
         ).joined(parameters.cosine_weight)
 
 
