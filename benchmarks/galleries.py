@@ -86,6 +86,8 @@ class Cell:
         Whether half of the people have one sample instead of m.
     other : str
         Another set, all of whose people are the background.
+    most_people : int
+        Most people that are enrolled; zero for all. Others of them are strangers.
     """
 
     question: str
@@ -95,6 +97,7 @@ class Cell:
     background: float = 0.0
     unequal: bool = False
     other: str = ""
+    most_people: int = 0
 
     @property
     def title(self) -> str:
@@ -102,6 +105,8 @@ class Cell:
         text = f"{self.database} m={self.m}"
         if self.unequal:
             text = f"{self.database} m=1 or {self.m}"
+        if self.most_people:
+            text += f", {self.most_people} people"
         return text + (", easier background" if self.other else "")
 
     @property
@@ -170,7 +175,10 @@ def _cells() -> list[Cell]:
         if name != "orl":
             cells.append(Cell("calibration", name, unequal[name], unequal=True))
     return cells + [
-        Cell("thresholds", v, m, *shares) for v in vectors for m in (1, 2, 4)
+        Cell("thresholds", v, m, *shares, most_people=most)
+        for v in vectors
+        for most in (0, 8)
+        for m in (1, 2, 4)
     ]
 
 
@@ -245,7 +253,7 @@ def divide(cell: Cell, seed: int) -> Division:
     dealt = rng.permutation(np.unique(labels))
     n_enrolled = round(cell.enrolled * dealt.size)
     n_background = round(cell.background * dealt.size)
-    people = np.sort(dealt[:n_enrolled])
+    people = np.sort(dealt[: cell.most_people or n_enrolled])
     others = dealt[n_enrolled : n_enrolled + n_background]
     one_sample = np.sort(dealt[: dealt.size // 2]) if cell.unequal else dealt[:0]
     train, mated, nonmated, background = ([dealt[:0]] for _ in range(4))

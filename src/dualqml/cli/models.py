@@ -42,9 +42,10 @@ def train(options: argparse.Namespace) -> int:
     recognizer.fit()
     n_subjects = len(recognizer.subjects())
     if options.threshold is None:
-        if n_subjects < 4:
+        if n_subjects < 4 and background is None:
             raise DatabaseError(
-                f"{n_subjects} subjects are too few to calibrate on; give --threshold"
+                f"{n_subjects} subjects are too few to calibrate on; give --threshold, "
+                "or --background with other people"
             )
         say("Calibrating", error=True)
         if options.fmr is not None:
@@ -183,6 +184,8 @@ def inspect(options: argparse.Namespace) -> int:
         "model_id": recognizer.model_id,
         "method": recognizer.method,
         "parameters": recognizer.parameters,
+        "chosen": recognizer.chosen_parameters if recognizer.subjects() else {},
+        "background": repr(recognizer.background),
         "inputs": recognizer.inputs,
         "size": list(recognizer.size),
         "subjects": len(recognizer.subjects()),

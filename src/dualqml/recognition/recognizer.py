@@ -232,6 +232,12 @@ class Recognizer:
                 model_id = self._model_id = self._compute_model_id()
         return model_id
 
+    @property
+    def chosen_parameters(self) -> dict[str, Any]:
+        """Parameters of the fitted model, given or chosen, and the cosine weight."""
+        matcher = self._fitted_matcher()
+        return matcher.parameters | {"cosine_weight": matcher.cosine_weight}
+
     def samples(self, subject: str) -> NDArray[Any]:
         """The samples of a subject as they are kept, one row per sample.
 
