@@ -270,6 +270,26 @@ class TestBackground:
         assert "is there already; --force replaces it" in capsys.readouterr().err
         assert run(*arguments, "--force") == 0
 
+    def test_two_people_are_enough_with_a_background(
+        self, vectors_file, tmp_path, capsys
+    ):
+        rows, labels = make_vectors(2, 2, size=20, noise=0.5, seed=9)
+        np.savez(tmp_path / "two.npz", embeddings=rows, labels=labels)
+        arguments = ["train", "--embeddings", tmp_path / "two.npz"]
+        model = tmp_path / "two.dualqml"
+        assert run(*arguments, "-o", model) == 2
+        said = capsys.readouterr().err
+        assert "2 subjects are too few to calibrate on" in said
+        assert "--background" in said
+        arguments += ["--background", vectors_file, "--fmr", "0.05"]
+        assert run(*arguments, "-o", model) == 0
+        capsys.readouterr()
+        assert run("inspect", model, "--json") == 0
+        about = json.loads(capsys.readouterr().out)
+        assert about["chosen"]["background_weight"] == 1.0
+        assert about["background"].startswith("<Background of 36 samples of 12 people")
+        assert about["calibration"]["source"].startswith("strangers simulated")
+
     def test_few_people_are_a_warning(self, tmp_path, capsys):
         rows, labels = make_vectors(4, 3, size=20, noise=0.5)
         np.savez(tmp_path / "few.npz", embeddings=rows, labels=labels)

@@ -405,3 +405,21 @@ def test_the_weight_of_the_prior_follows_the_noise_within_people():
     even = Background.from_samples(people + 0.6 * rng.normal(size=(240, 30)), labels)
     assert 3.0 * shared.rho < even.rho
     assert shared.cosine_weight < 0.5 < even.cosine_weight
+
+
+def test_samples_of_the_same_people_resemble_the_background():
+    """The squared distance of two means has the expectation that is compared with."""
+    people, each, size = 40, 3, 60
+    same, other = 0, 0
+    for seed in range(30):
+        rows, _ = make_vectors(people + 25, each, size=size, noise=0.5, seed=seed)
+        labels = np.repeat(np.arange(people + 25), each)
+        inside = labels < people
+        found = Background.from_samples(rows[inside], labels[inside])
+        inputs = np.array(at_unit_norm(rows[~inside]))
+        codes = labels[~inside] - people
+        same += found.resembles(inputs, codes)
+        moved = np.array(at_unit_norm(rows[~inside] + 0.7))
+        other += found.resembles(moved, codes)
+    assert same >= 29
+    assert other == 0

@@ -86,6 +86,18 @@ class TestOnePerson:
         assert own.min() > recognizer.scores(images[1:4].reshape(-1, 16, 16)).max()
 
 
+@pytest.mark.parametrize("n_people", [1, 2, 8])
+def test_people_unlike_the_background(n_people):
+    """One or two people do not show what they are; more of them do."""
+    far = 6.0 + people_of(n_people, 2, seed=3)
+    recognizer = recogniser_of(far, 1, background=OTHERS)
+    weight = recognizer.chosen_parameters["background_weight"]
+    assert weight == (1.0 if n_people < 3 else 0.0)
+    assert np.isfinite(recognizer.scores(far[:, 1])).all()
+    near = recogniser_of(people_of(n_people, 2, seed=3), 1, background=OTHERS)
+    assert near.chosen_parameters["background_weight"] == 1.0
+
+
 def test_a_model_with_a_background_is_loaded_by_another_process(tmp_path):
     """Its id must not depend on addresses in memory."""
     recognizer = recogniser_of(people_of(3, 2), background=OTHERS)

@@ -174,31 +174,11 @@ class Background:
         LogRatio
             That of the nearest size that was learnt, or what is usual.
         """
-        row = self._scores_of_size(n_samples)
-        return LogRatio() if row is None else LogRatio(float(row[4]), float(row[5]))
-
-    def response_spread(self, n_samples: int) -> float | None:
-        """Spread of responses between different people, for classes of a size.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of samples of a class.
-
-        Returns
-        -------
-        float or None
-            That of the nearest size that was learnt; None if there is none.
-        """
-        row = self._scores_of_size(n_samples)
-        return None if row is None else float(row[1])
-
-    def _scores_of_size(self, n_samples: int) -> Array | None:
         if self.scores_by_size is None:
-            return None
+            return LogRatio()
         sizes = self.scores_by_size[:, 0]
-        nearest = int(np.abs(np.log(sizes / n_samples)).argmin())
-        return np.asarray(self.scores_by_size[nearest])
+        row = self.scores_by_size[np.abs(np.log(sizes / n_samples)).argmin()]
+        return LogRatio(float(row[4]), float(row[5]))
 
     @property
     def n_repeats(self) -> int:

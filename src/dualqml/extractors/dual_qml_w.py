@@ -685,8 +685,9 @@ class DualQMLWCV(DualQMLW):
             rows = inputs[last.descriptor].inputs
             self.background.check_inputs(rows.shape[1], last.descriptor)
             without = last._replace(background_weight=0.0)
-            if without in others and not self.background.resembles(rows, codes):
-                return without
+            # One or two people do not show what kind of people they are.
+            if without in others and self.classes_.size > 2:
+                return last if self.background.resembles(rows, codes) else without
         return last
 
     def _chosen(

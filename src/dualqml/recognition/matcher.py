@@ -296,9 +296,11 @@ class Matcher:
         weights: tuple[float, ...] = (0.0,)
         if background is not None:
             weights = (0.0, 1.0)
-            # Where nothing can be left out, it is used if it is of such people.
-            several = codes.size > codes.max() + 1
-            if several or background.resembles(samples.inputs, codes):
+            # Where nothing can be left out, it is used if it is of such people. One
+            # or two people do not show that.
+            n_people = int(codes.max()) + 1
+            shown = n_people < 3 or codes.size > n_people
+            if shown or background.resembles(samples.inputs, codes):
                 usual = OpenSetParameters(
                     background.rho, background.lam, background.cosine_weight, 1.0
                 )
