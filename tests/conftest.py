@@ -1,5 +1,7 @@
+import os
 import signal
 
+import hypothesis
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
@@ -10,6 +12,13 @@ from tests.datasets import has_database
 # they start, deaf to Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The same examples in every run: a test must not fail by chance after a change that it
+# has nothing to do with. HYPOTHESIS_PROFILE=explore looks for new ones.
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.register_profile("explore", derandomize=False)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(autouse=True, scope="session")
