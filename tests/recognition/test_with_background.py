@@ -94,6 +94,7 @@ def test_people_unlike_the_background(n_people):
     weight = recognizer.chosen_parameters["background_weight"]
     assert weight == (1.0 if n_people < 3 else 0.0)
     assert np.isfinite(recognizer.scores(far[:, 1])).all()
+    assert Recognizer(background=OTHERS).chosen_parameters == {}
     near = recogniser_of(people_of(n_people, 2, seed=3), 1, background=OTHERS)
     assert near.chosen_parameters["background_weight"] == 1.0
 

