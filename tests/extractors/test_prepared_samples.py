@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualqml.extractors import DualQMLW
+from dualqml.extractors import DualQMLW, DualQMLWCV
 from dualqml.extractors.prepared_samples import (
     _N_BUCKETS,
     PreparedSamples,
@@ -191,3 +191,18 @@ def test_products_are_for_kernels_and_for_few_samples():
     assert not needs_products(DualQMLW(kernel="linear"), 10, 10)
     # Principal components of so many features would take too long.
     assert needs_products(DualQMLW(kernel="linear"), 2500, 2000)
+
+
+def test_a_fit_without_probabilities_is_the_same_otherwise():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(8), 3)
+    X = rng.normal(size=(8, 30))[codes] + 0.5 * rng.normal(size=(24, 30))
+    new = rng.normal(size=(5, 30))
+    for model in (DualQMLW(rule="max"), DualQMLWCV(random_state=0)):
+        samples = prepare_samples(model, X)
+        expected = fit_prepared(model, samples, codes).class_scores(new)
+        assert model.predict_proba(new).shape == (5, 8)
+        fit_prepared(model, samples, codes, probabilities=False)
+        np.testing.assert_array_equal(model.class_scores(new), expected)
+        with pytest.raises(AttributeError, match="without probabilities"):
+            model.predict_proba(new)

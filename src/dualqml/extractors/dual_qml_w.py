@@ -128,8 +128,9 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
     qml_ : DualQMLClassifier
         QML fitted on the coordinates of the training samples, with its
         certificate.
-    probabilities_ : ClassProbabilities
-        What scores mean, see :mod:`dualqml.extractors.probabilities`.
+    probabilities_ : ClassProbabilities or None
+        What scores mean, see :mod:`dualqml.extractors.probabilities`. None in the model
+        of a recogniser, which learns the meaning of its own scores.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -164,7 +165,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
     _saved: ClassVar[Saved] = SupervisedExtractor._saved.extended(
         metric_=instance_of(WithinMetric),
         qml_=instance_of(DualQMLClassifier),
-        probabilities_=instance_of(ClassProbabilities),
+        probabilities_=instance_of(ClassProbabilities) | NOTHING,
     )
 
     def __init__(
@@ -266,7 +267,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
             The probabilities; those of a sample add up to 1.
         """
         scores = self.class_scores(X)
-        return self.probabilities_.of_classes(scores)
+        return self._known_probabilities().of_classes(scores)
 
     def predict_unknown_proba(self, X: ArrayLike, *, prior: float = 0.5) -> Array:
         """Probability that a sample is of none of the classes.
@@ -289,16 +290,29 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         if not 0.0 < prior < 1.0:
             raise ValueError(f"prior must be between 0 and 1, got {prior!r}")
         scores = self.class_scores(X)
-        return self.probabilities_.of_unknown(scores, prior)
+        return self._known_probabilities().of_unknown(scores, prior)
+
+    def _known_probabilities(self) -> ClassProbabilities:
+        if self.probabilities_ is None:
+            raise AttributeError(
+                "This model was fitted without probabilities, as those of recognisers "
+                "are; fit it by fit"
+            )
+        return self.probabilities_
 
     def _fit(self, data: Array, codes: Index) -> None:
         moving = spread_rows(codes, MOST_MOVING)
         self._fit_samples(self._metric(1.0, 1.0)._prepare(data, moving), codes)
 
-    def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
+    def _fit_samples(
+        self, samples: PreparedSamples, codes: Index, *, probabilities: bool = True
+    ) -> None:
+        """Learn from prepared samples, with or without what scores mean."""
         metric = self._metric(self.rho, self.width)
         system = metric._coordinate_system(samples, codes)
-        self._fit_at(metric, system, codes, self.lam, self.rule)
+        self._fit_at(
+            metric, system, codes, self.lam, self.rule, probabilities=probabilities
+        )
 
     def _fit_at(
         self,
@@ -307,6 +321,8 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         codes: Index,
         lam: float,
         rule: Rule,
+        *,
+        probabilities: bool = True,
     ) -> None:
         """Learn the metric, and in it the matrices of all classes."""
         self.metric_ = metric
@@ -330,6 +346,9 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         qml.n_features_in_, qml.classes_ = coordinates.shape[1], self.classes_
         qml._fit(coordinates, codes)
         self.qml_ = qml
+        self.probabilities_: ClassProbabilities | None = None
+        if not probabilities:
+            return
         with one_blas_thread():
             self.probabilities_ = class_probabilities(
                 system.coarse(),
@@ -502,8 +521,9 @@ class DualQMLWCV(DualQMLW):
     qml_ : DualQMLClassifier
         QML fitted on the coordinates of the training samples, with its
         certificate.
-    probabilities_ : ClassProbabilities
-        What scores mean, see :mod:`dualqml.extractors.probabilities`.
+    probabilities_ : ClassProbabilities or None
+        What scores mean, see :mod:`dualqml.extractors.probabilities`. None in the model
+        of a recogniser, which learns the meaning of its own scores.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -647,11 +667,18 @@ class DualQMLWCV(DualQMLW):
         }
         self._fit_inputs(samples, codes)
 
-    def _fit_samples(self, samples: PreparedSamples, codes: Index) -> None:
-        self._fit_inputs({self._variants()[-1].descriptor: samples}, codes)
+    def _fit_samples(
+        self, samples: PreparedSamples, codes: Index, *, probabilities: bool = True
+    ) -> None:
+        inputs = {self._variants()[-1].descriptor: samples}
+        self._fit_inputs(inputs, codes, probabilities=probabilities)
 
     def _fit_inputs(
-        self, inputs: dict[Descriptor | None, PreparedSamples], codes: Index
+        self,
+        inputs: dict[Descriptor | None, PreparedSamples],
+        codes: Index,
+        *,
+        probabilities: bool = True,
     ) -> None:
         """Choose the parameters and one of several variants, and fit the model."""
         grid = self._grid(codes)
@@ -674,7 +701,9 @@ class DualQMLWCV(DualQMLW):
             self._keep_results([(variant, best)], [np.nan], variant, best)
         self._report(1, f"chosen: {self.best_params_}; fitting the final model")
         metric = self._metric(best.rho, best.width, variant)
-        self._fit_at(metric, system, codes, best.lam, best.rule)
+        self._fit_at(
+            metric, system, codes, best.lam, best.rule, probabilities=probabilities
+        )
 
     def _preferred_variant(
         self, inputs: dict[Descriptor | None, PreparedSamples], codes: Index

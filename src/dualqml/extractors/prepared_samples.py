@@ -363,7 +363,11 @@ def needs_products(model: "DualQMLW", n_samples: int, n_inputs: int) -> bool:
 
 
 def fit_prepared(
-    model: "DualQMLW", samples: PreparedSamples, y: ArrayLike
+    model: "DualQMLW",
+    samples: PreparedSamples,
+    y: ArrayLike,
+    *,
+    probabilities: bool = True,
 ) -> "DualQMLW":
     """Fit to prepared samples, with the same result as ``model.fit``.
 
@@ -376,6 +380,8 @@ def fit_prepared(
         `descriptor`.
     y : array-like of shape (n_samples,)
         Class labels, at least two different ones.
+    probabilities : bool, default=True
+        Whether to learn what scores mean, for ``predict_proba``.
 
     Returns
     -------
@@ -395,7 +401,8 @@ def fit_prepared(
             f"of shape {target.shape}"
         )
     model.n_features_in_ = samples.n_features
-    model._fit_samples(samples, model._class_codes(target))
+    codes = model._class_codes(target)
+    model._fit_samples(samples, codes, probabilities=probabilities)
     return model
 
 

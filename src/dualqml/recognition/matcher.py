@@ -334,7 +334,8 @@ class Matcher:
     def _learn_prepared(
         self, model: Any, samples: PreparedSamples, codes: Index
     ) -> None:
-        self.model = fit_prepared(model, samples, codes)
+        # Scores get their meaning from both of their parts.
+        self.model = fit_prepared(model, samples, codes, probabilities=False)
         # The recogniser keeps it, and the fitted model does not need it.
         self.model.background = None
         self._learn_cosines(samples.inputs, codes)
