@@ -15,6 +15,8 @@ The questions:
 - one-person: one person is enrolled, with one sample.
 - calibration: do probabilities tell how often a decision is right?
 - thresholds: does a threshold for an FPIR of 5 % hold?
+- log-ratios: how often are comparisons of strangers, and of people themselves, far from
+  what their scores say?
 
 Each result is written to a file at once, one line per result. A second run continues
 there.
@@ -142,6 +144,8 @@ class Cell:
             return [RECOGNIZER + WITH_BACKGROUND, COSINE]
         if self.question == "calibration":
             return [OURS]
+        if self.question == "log-ratios":
+            return [RECOGNIZER]
         return [RECOGNIZER + WITH_BACKGROUND, RECOGNIZER]
 
 
@@ -174,6 +178,11 @@ def _cells() -> list[Cell]:
         cells += [Cell("calibration", name, m) for m in sizes]
         if name != "orl":
             cells.append(Cell("calibration", name, unequal[name], unequal=True))
+    cells += [
+        Cell("log-ratios", name, m, 0.6, most_people=most)
+        for name in (*vectors, *IMAGES)
+        for most, m in ((4, 2), (0, 1), (0, 2), (0, 4))
+    ]
     return cells + [
         Cell("thresholds", v, m, *shares, most_people=most)
         for v in vectors
@@ -408,6 +417,21 @@ def calibration(method: str, division: Division) -> dict[str, float]:
     }
 
 
+def log_ratios(method: str, division: Division) -> dict[str, float]:
+    """How often the scores of strangers, and of people themselves, mislead."""
+    model = recognizer(method, division, division.train)
+    mated, nonmated = (
+        model.scores(recognizer_inputs(division, rows))
+        for rows in (division.mated, division.nonmated)
+    )
+    own = mated[np.arange(division.codes.size), division.codes]
+    return {
+        "strangers above 2.3": float((nonmated > np.log(10.0)).mean()),
+        "strangers above 6.9": float((nonmated > np.log(1000.0)).mean()),
+        "own below 0": float((own < 0.0).mean()),
+    }
+
+
 def thresholds(method: str, division: Division) -> dict[str, float]:
     """Error rates at a threshold that was set without other people's samples."""
     model = recognizer(method, division, division.train)
@@ -433,6 +457,7 @@ QUESTIONS = {
     "one-person": one_person,
     "calibration": calibration,
     "thresholds": thresholds,
+    "log-ratios": log_ratios,
 }
 
 #: Measures in per cent, by cell, seed and method.
