@@ -24,7 +24,7 @@ $(READY): pyproject.toml | $(BIN)/python
 	touch $(DEMO_READY) $@
 
 demo: $(DEMO_READY)
-	$(BIN)/dualqml reproduce --input pixels,local -m 2,4 --repeats 10 \
+	$(BIN)/dualqml reproduce --features pixels,local -m 2,4 --repeats 10 \
 	    --out demo-results --resume
 
 # The report is opened in a real browser by a test.

@@ -7,11 +7,8 @@ A vector of zeros never yields NaN.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, eigh
-from scipy.linalg.lapack import dpocon
 
 from dualqml._typing import Array, Index
-from dualqml.core import scatter_spectrum
 from dualqml.exceptions import DualQMLError
 
 #: Variances at or below this fraction of the largest count as zero.
@@ -108,6 +105,8 @@ def principal_directions(factor: Array) -> tuple[Array, Array]:
     basis : ndarray of shape (n_features, rank)
         Orthonormal eigenvectors, one per column.
     """
+    from dualqml.core import scatter_spectrum
+
     spectrum = scatter_spectrum(factor, rank_tolerance=VARIANCE_TOLERANCE)
     basis = spectrum.back_project(np.eye(spectrum.rank)[::-1]).T
     return spectrum.eigenvalues[::-1], basis
@@ -252,6 +251,8 @@ def discriminant_directions(
             "The within-class scatter is singular. Use a shrinkage above 0 or fewer "
             "dimensions before the discriminant step."
         )
+    from scipy.linalg import eigh
+
     ratios, directions = eigh(
         wanted, unwanted, subset_by_index=(size - n_components, size - 1)
     )
@@ -264,6 +265,9 @@ def definite_factor(S: Array) -> tuple[Array, bool] | None:
     Because of rounding, the factorisation of a singular matrix may succeed, so
     its condition number is estimated as well.
     """
+    from scipy.linalg import LinAlgError, cho_factor
+    from scipy.linalg.lapack import dpocon
+
     try:
         factor: tuple[Array, bool] = cho_factor(S, lower=True)
     except LinAlgError:

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from dualqml._text import printable
 
@@ -160,6 +159,13 @@ def _is_count(value: object) -> bool:
     return whole and 0 <= int(value) < 1 << 53  # type: ignore[call-overload]
 
 
+def _is_estimator(value: object) -> bool:
+    # Imported when first used: declarations alone do not need scikit-learn.
+    from sklearn.base import BaseEstimator
+
+    return isinstance(value, BaseEstimator)
+
+
 def _is_plain(value: object) -> bool:
     """Whether a value consists of a few numbers and short texts."""
     left, rest = _MOST_PLAIN, [value]
@@ -183,7 +189,7 @@ SCORE = Kind("a number", lambda v: isinstance(v, Real) and not isinstance(v, boo
 COUNT = Kind("a whole number", _is_count)
 TEXT = instance_of(str)
 DICT = instance_of(dict)
-ESTIMATOR = Kind("an estimator", lambda v: isinstance(v, BaseEstimator))
+ESTIMATOR = Kind("an estimator", _is_estimator)
 # NumPy has no linear algebra in half precision.
 _FLOATS = "float32 float64"
 VECTOR = array_of("a vector", _FLOATS, 1, finite=True, empty=False)

@@ -122,3 +122,31 @@ def first_few(names: Sequence[str], separator: str = ", ") -> str:
     rest = len(names) - _MOST_NAMES
     text = separator.join(names[:_MOST_NAMES])
     return f"{text} and {rest} more" if rest > 0 else text
+
+
+def csv_field(value: str | float | bool | None) -> str:
+    """A value as a field of a CSV file; text is never a formula of a spreadsheet.
+
+    Examples
+    --------
+    >>> from dualqml._text import csv_field
+    >>> csv_field("=1+1"), csv_field(0.5), csv_field(None)
+    ("'=1+1", '0.5', '')
+    """
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return str(value)
+    formula = value.startswith(("\t", "\r")) or value.lstrip()[:1] in tuple("=+-@")
+    mark = "'" if formula and not _is_number(value) else ""
+    return mark + printable(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -41,6 +41,14 @@ class SeveralFacesError(DatabaseError):
     """There are several faces in a photograph, and nobody said which to take."""
 
 
+class PoorFaceError(DatabaseError):
+    """A face in a photograph is too small, too blurred or too unclear."""
+
+
+class NetworkError(DualQMLError, ValueError):
+    """A network cannot be loaded or run, or is not the expected one."""
+
+
 class MethodError(DualQMLError, ValueError):
     """A method of your own cannot be used: the message says what was expected."""
 

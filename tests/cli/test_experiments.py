@@ -221,7 +221,7 @@ def test_broken_images_are_skipped_on_request_and_named(tmp_path, out, capsys):
         (["--seed", "-1"], "seed must not be negative"),
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--protocol", "visits"], "visits of this database are not known"),
-        (["--input", "sound"], "'sound' is no input; choose from pixels, local"),
+        (["--features", "sound"], "'sound' is no input; choose from pixels, local"),
         (["--labels", "names.txt"], "--labels belongs to a file of vectors"),
         (["--method", "LDA"], "chosen with --methods"),
         (["--method", "a=no.such:Class"], "there is no module 'no'"),
@@ -297,7 +297,7 @@ def test_pixels_and_local_descriptors(tmp_path, out, capsys):
     arguments = ["-m", "2", "--methods", "LDA,GTDA", *QUICK[2:], "--out", out]
     assert run(place, *arguments) == 0
     old = (out / "results.jsonl").read_bytes()
-    assert run(place, *arguments, "--input", "pixels,local", "--resume") == 0
+    assert run(place, *arguments, "--features", "pixels,local", "--resume") == 0
     assert "GTDA is left out on local descriptors" in capsys.readouterr().err
     # Pixels were there already.
     assert (out / "results.jsonl").read_bytes().startswith(old)
@@ -306,7 +306,7 @@ def test_pixels_and_local_descriptors(tmp_path, out, capsys):
         2 * [("pixels", "LDA"), ("pixels", "GTDA"), ("local", "LDA")]
     )
     settings = json.loads((out / "experiment.json").read_text())
-    assert "--input pixels,local" in settings["commands"][-1]
+    assert "--features pixels,local" in settings["commands"][-1]
 
 
 OWN = """

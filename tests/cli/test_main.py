@@ -5,13 +5,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from dualqml import __version__
-from dualqml.cli import main as module
+from dualqml.cli import _choices, exit_codes
 from dualqml.cli.databases import COMMANDS
-from dualqml.cli.main import build_parser, main
+from dualqml.cli.main import TABLE, build_parser, main
+from dualqml.experiments.protocol import ProtocolKind
+from dualqml.extractors.method_names import METHOD_NAMES, VECTOR_METHOD_NAMES
+from dualqml.extractors.methods import METHODS, VECTOR_METHODS
+from dualqml.images.photometry import Photometry
 
 #: The two ways to start the command.
 MODULE = [sys.executable, "-m", "dualqml"]
@@ -27,59 +32,108 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"dualqml {__version__}\n"
 
 
-def test_help_lists_every_command(capsys):
+def command_of(name):
+    return importlib.import_module(f"dualqml.cli.{TABLE[name].group}").COMMANDS[name]
+
+
+def help_of(*arguments):
     with pytest.raises(SystemExit) as ended:
-        main(["--help"])
+        main(list(arguments))
     assert ended.value.code == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    for name, (_, summary) in module._TABLE.items():
-        assert f"{name} {summary}" in shown
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["help"]])
+def test_help_lists_every_command(arguments, capsys):
+    help_of(*arguments)
+    shown = capsys.readouterr().out
+    line = " ".join(shown.split())
+    for name, row in TABLE.items():
+        assert f" {name} {row.summary}" in line
+    titles = [text for text in shown.splitlines() if text.endswith(":")]
+    assert titles == [
+        "recognise people:",
+        "measure:",
+        "shell:",
+        "options:",
+        "exit codes:",
+    ]
+    for code in (0, 1, 2, 3, 4, 130):
+        assert f"  {code}  ".ljust(7) + exit_codes.MEANINGS[code] in shown
+
+
+def test_the_exit_codes_have_names():
+    named = {value for value in vars(exit_codes).values() if type(value) is int}
+    assert named == set(exit_codes.MEANINGS) == {0, 1, 2, 3, 4, 130}
 
 
 def test_the_table_has_the_commands_of_all_groups():
-    groups = {group for group, _ in module._TABLE.values()}
+    groups = {row.group for row in TABLE.values()}
     found = {
         (group, name)
         for group in groups
         for name in importlib.import_module(f"dualqml.cli.{group}").COMMANDS
     }
-    assert found == {(group, name) for name, (group, _) in module._TABLE.items()}
+    assert found == {(row.group, name) for name, row in TABLE.items()}
 
 
-@pytest.mark.parametrize("name", module._TABLE)
+def test_see_also_names_other_commands():
+    for name, row in TABLE.items():
+        assert row.see_also, name
+        assert set(row.see_also) <= {*TABLE, "help"} - {name}
+
+
+@pytest.mark.parametrize("name", TABLE)
 def test_help_of_a_command(name, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([name, "--help"])
-    assert ended.value.code == 0
+    help_of(name, "--help")
     shown = capsys.readouterr().out
-    group, summary = module._TABLE[name]
-    command = importlib.import_module(f"dualqml.cli.{group}").COMMANDS[name]
+    help_of("help", name)
+    assert capsys.readouterr().out == shown
+    row, command = TABLE[name], command_of(name)
     assert shown.startswith(f"usage: dualqml {name} [-h] ")
-    assert f"\n\n{summary}\n{command.details}" in shown
-    assert "--json" in shown
-    assert shown.endswith(f"\n\n{command.examples}\n")
+    about = f"{row.summary}\n{command.details}".strip()
+    parts = [about, "\noptions:\n", command.examples, "exit codes:\n", "see also:\n"]
+    places = [shown.find(f"\n{part}") for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+    codes = shown[places[3] : places[4]]
+    assert [int(line.split()[0]) for line in codes.splitlines()[2:]] == row.codes
+    assert ("--json" in shown) == (name != "completion")
 
 
-@pytest.mark.parametrize("name", module._TABLE)
-def test_every_example_can_be_parsed(name):
-    group, _ = module._TABLE[name]
-    command = importlib.import_module(f"dualqml.cli.{group}").COMMANDS[name]
+@pytest.mark.parametrize("name", TABLE)
+def test_every_command_has_examples_that_can_be_parsed(name):
+    command = command_of(name)
     title, *lines = command.examples.splitlines()
-    assert title == ("example:" if len(lines) == 1 else "examples:")
+    assert title == "examples:"
+    assert len(lines) >= 2
     for line in lines:
-        words = shlex.split(line)
+        # A line may have pipes and files.
+        words = shlex.split(line.rpartition(" | ")[2].partition(" > ")[0])
         assert words[:2] == ["dualqml", name]
-        assert build_parser(name).parse_args(words[1:]).run is command.run
+        assert build_parser(name).parse_args(words[2:]).run is command.run
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the following arguments are required: COMMAND"),
-        (["fly"], "argument COMMAND: invalid choice: 'fly'"),
-        (["--fly"], "the following arguments are required: COMMAND"),
+        ([], "give a COMMAND"),
+        (["fly"], "there is no command 'fly'\n"),
+        (["identfy", "model"], "no command 'identfy'; did you mean identify?"),
+        (["help", "trian"], "no command 'trian'; did you mean train?"),
+        (["ident"], "no command 'ident'; did you mean identify?"),
+        (["--fly"], "unrecognized arguments: --fly\n"),
+        (["--ver"], "unrecognized arguments: --ver; did you mean --version?"),
+        (["--json", "databases"], "unrecognized arguments: --json"),
+        (["--"], "give a COMMAND"),
+        (
+            ["databases", "--jsno"],
+            "unrecognized arguments: --jsno; did you mean --json",
+        ),
+        (["databases", "--roo=x"], "arguments: --roo=x; did you mean --root?"),
         (["reproduce", "--fly"], "unrecognized arguments: --fly"),
         (["verify"], "the following arguments are required: model, subject"),
+        (["train", "--fpir", "1", "--fmr", "1", "-o", "m"], "not allowed with"),
+        (["calibrate", "m"], "one of the arguments --fpir --fmr is required"),
     ],
 )
 def test_wrong_use_is_two(arguments, message, capsys):
@@ -89,6 +143,38 @@ def test_wrong_use_is_two(arguments, message, capsys):
     shown = capsys.readouterr().err
     assert shown.startswith("usage: dualqml")
     assert message in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "images"),
+    [
+        ("m a.jpg --json --threshold 2", ["a.jpg"]),
+        ("--json m --threshold 2 a.jpg b.jpg", ["a.jpg", "b.jpg"]),
+        ("m --json a.jpg --threshold 2 b.jpg", ["a.jpg", "b.jpg"]),
+        ("--threshold=2 m a.jpg --json -", ["a.jpg", "-"]),
+        ("--json m --threshold 2 -- -a.jpg --json", ["-a.jpg", "--json"]),
+        ("--json --threshold 2 m a.jpg -- -", ["a.jpg", "-"]),
+        ("--json --threshold 2 m", []),
+    ],
+)
+def test_options_may_stand_anywhere(line, images):
+    options = build_parser("identify").parse_args(line.split())
+    assert options.model == Path("m")
+    assert list(map(str, options.images)) == images
+    assert options.json
+    assert options.threshold == 2.0
+
+
+def test_a_number_below_zero_is_no_option():
+    words = ["m", "--threshold", "-2.5", "Ann Lee", "a.jpg"]
+    options = build_parser("verify").parse_args(words)
+    assert (options.subject, options.threshold) == ("Ann Lee", -2.5)
+
+
+def test_defaults_of_arguments_that_may_be_left_out():
+    parser = build_parser("reproduce")
+    assert parser.parse_args(["--tune"]).databases == ["orl"]
+    assert parser.parse_args(["ar", "--tune", "pie"]).databases == ["ar", "pie"]
 
 
 def test_errors_are_a_sentence(capsys):
@@ -159,8 +245,15 @@ def modules_of(*arguments):
 
 
 #: All that is imported to answer without a command.
-PARSER = {"dualqml", "dualqml.cli", "dualqml.cli.main"}
-HEAVY = {"joblib", "matplotlib", "numpy", "pandas", "scipy", "sklearn"}
+PARSER = {
+    "dualqml",
+    "dualqml._lazy",
+    "dualqml.cli",
+    "dualqml.cli._parser",
+    "dualqml.cli.exit_codes",
+    "dualqml.cli.main",
+}
+HEAVY = {"joblib", "matplotlib", "numpy", "pandas", "scipy", "shtab", "sklearn"}
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["fly"], []])
@@ -171,14 +264,25 @@ def test_only_the_parser_is_imported_without_a_command(arguments):
     assert not names & HEAVY
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(module._TABLE) - {"reproduce", "train", "evaluate"})
-)
+@pytest.mark.parametrize("name", TABLE)
 def test_help_of_a_command_needs_no_numpy(name):
-    # The others list the methods, and their classes come from scikit-learn.
     names = modules_of(name, "--help")
-    assert f"dualqml.cli.{module._TABLE[name][0]}" in names
-    assert not names & (HEAVY | {"dualqml.core", "dualqml.data", "dualqml.recognition"})
+    assert f"dualqml.cli.{TABLE[name].group}" in names
+    assert not names & HEAVY
+
+
+@pytest.mark.parametrize(
+    ("listed", "kind"),
+    [
+        (_choices.PHOTOMETRIES, Photometry),
+        (_choices.PROTOCOLS, ProtocolKind),
+        (METHOD_NAMES, METHODS),
+        (VECTOR_METHOD_NAMES, VECTOR_METHODS),
+    ],
+    ids=["photometry", "protocol", "methods", "vector methods"],
+)
+def test_what_the_help_lists_is_what_there_is(listed, kind):
+    assert listed == (get_args(kind) or tuple(kind))
 
 
 def rooms_of(*arguments):
@@ -224,7 +328,11 @@ def test_nothing_is_imported_before_ctrl_c_is_caught():
         "print(*sorted(set(sys.modules) - before))"
     )
     ended = run_process([sys.executable, "-c", code])
-    assert ended.stdout.split() == ["dualqml.cli", "dualqml.cli.main"]
+    assert ended.stdout.split() == [
+        "dualqml.cli",
+        "dualqml.cli.exit_codes",
+        "dualqml.cli.main",
+    ]
 
 
 def test_other_errors_that_cannot_be_raised_are_reported(tmp_path):

@@ -32,4 +32,4 @@ def test_core_loads_numpy_and_scipy_only(code):
 
 
 def test_the_check_would_notice_scikit_learn():
-    assert "sklearn" in loaded_by("import dualqml.extractors")
+    assert "sklearn" in loaded_by("from dualqml.extractors import DualQML")

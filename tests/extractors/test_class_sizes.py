@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dualqml import DualQMLClassifier, DualQMLW
 from dualqml.extractors import NearestSample
-from dualqml.extractors._quadratic_features import energies_of_others
+from dualqml.extractors.quadratic_features import energies_of_others
 from dualqml.extractors.class_sizes import (
     class_scales,
     pooled_correlation,

@@ -15,7 +15,7 @@ from dualqml import DualQMLClassifier
 from dualqml.extractors import Fisherfaces, NearestSample
 from dualqml.extractors.tuning import RankSearchCV
 from dualqml.images.descriptors import LocalDescriptors
-from dualqml.images.faces import FaceCropper, FaceEmbedder
+from dualqml.images.face_steps import FaceCropper, FaceEmbedder
 from dualqml.images.steps import EyeAligner
 
 

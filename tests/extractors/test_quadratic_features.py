@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualqml._linalg import unit_rows
-from dualqml.extractors import _quadratic_features
-from dualqml.extractors._quadratic_features import (
+from dualqml.extractors import quadratic_features as module
+from dualqml.extractors.quadratic_features import (
     centred,
     profile_gallery,
     quadratic_features,
@@ -35,7 +35,7 @@ def slow_gallery(features, codes, own_weight, centre):
 @pytest.mark.parametrize("ranks", [[1, 1, 1], [2, 2, 2], [1, 3, 2], [0, 2, 1], [2, 0]])
 @pytest.mark.parametrize("product_bytes", [1, 10**7])
 def test_features_are_segmented_sums_of_squares(ranks, product_bytes, rng, monkeypatch):
-    monkeypatch.setattr(_quadratic_features, "_PRODUCT_BYTES", product_bytes)
+    monkeypatch.setattr(module, "_PRODUCT_BYTES", product_bytes)
     ranks = np.array(ranks)
     components, X = rng.normal(size=(ranks.sum(), 7)), rng.normal(size=(50, 7))
     first = np.concatenate([[0], np.cumsum(ranks)])
@@ -69,7 +69,7 @@ def test_single_precision_input_is_summed_in_double(rng):
 def test_signed_roots_are_those_of_full_matrices(
     ranks, product_bytes, rng, monkeypatch
 ):
-    monkeypatch.setattr(_quadratic_features, "_PRODUCT_BYTES", product_bytes)
+    monkeypatch.setattr(module, "_PRODUCT_BYTES", product_bytes)
     ranks = np.array(ranks)
     components, X = rng.normal(size=(ranks.sum(), 7)), rng.normal(size=(50, 7))
     means = rng.normal(size=(ranks.size, 7))

@@ -62,7 +62,8 @@ def bases(folder):
         parameters = {"cv": 2, "lams": [1.0, 10.0]} if method == "DualQML" else {}
         recognizer = Recognizer(method, size=(8, 8), threshold=0.0, **parameters)
         people = make_people(n_people=4, n_images=3, size=8)
-        recognizer.enroll_many(people.images, people.labels.tolist())
+        files = [f"é{n}.png" for n in range(12)]
+        recognizer.enroll_many(people.images, people.labels.tolist(), names=files)
         keep(method, recognizer)
     keep("empty", Recognizer(threshold=1.0))
     recognizer = Recognizer(threshold=1.0)

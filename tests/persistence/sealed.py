@@ -121,38 +121,29 @@ class Forged:
         for end, count in zip(ends, counts, strict=True):
             own = rows[int(end) - int(count) : int(end)]
             digest.update(repr((own.shape, own.dtype.str)).encode() + own.tobytes())
+        if state.get("names") is not None:
+            names = bytes(self.arrays["names"]).decode().split("\n")
+            parts = zip(ends, counts, strict=True)
+            own = [names[int(end) - int(count) : int(end)] for end, count in parts]
+            digest.update(json.dumps(own).encode())
         if state["background"] is not None:
             fields = state["background"]["object"]["parameters"]
-            for name in FIELDS_OF_BACKGROUND:
-                digest.update(self._content(fields[name]))
+            for name, node in sorted(fields.items()):
+                digest.update(f"{name}=".encode() + self._content(node))
         return digest.hexdigest()[:16]
 
     def _content(self, node):
         """The shape and the content of a field of a background."""
+        if node is None or isinstance(node, str):
+            return str(node).encode()
         if isinstance(node, dict) and "array" in node:
             array = self.arrays[node["array"]["tensor"]]
             if node["array"].get("order") == "F":
                 array = array.T
-            return repr(array.shape).encode() + array.tobytes()
-        value = plain(node)
-        shape = (len(value),) if isinstance(value, list) else ()
-        return f"{shape}{value!r}".encode()
-
-
-FIELDS_OF_BACKGROUND = [
-    "mean",
-    "within",
-    "between",
-    "n_people",
-    "n_samples",
-    "n_features",
-    "image_shape",
-    "descriptor",
-    "rho",
-    "lam",
-    "cosine_weight",
-    "scores_by_size",
-]
+        else:
+            array = np.array(plain(node))
+        array = np.ascontiguousarray(array, dtype=np.float64)
+        return repr(array.shape).encode() + array.tobytes()
 
 
 def plain(node):

@@ -167,7 +167,7 @@ SETTINGS = {
 }
 SETTINGS |= {
     kind.__name__: kind()
-    for kind in map(extractors.__dict__.get, extractors.__all__)
+    for kind in (getattr(extractors, name) for name in extractors.__all__)
     if issubclass(kind, BaseEstimator)
 }
 # Pixels as they are take it long.

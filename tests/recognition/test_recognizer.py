@@ -130,7 +130,7 @@ def test_a_removed_subject_is_gone():
 
 def test_samples_of_a_removed_subject_are_overwritten():
     recognizer = enrolled(vectors())
-    kept = recognizer._gallery._samples["person 1"]
+    kept = recognizer._gallery["person 1"]
     assert kept.any()
     recognizer.remove("person 1")
     assert not kept.any()

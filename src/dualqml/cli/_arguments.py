@@ -33,7 +33,9 @@ def add_model_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="the model file")
 
 
-def add_json_argument(parser: argparse.ArgumentParser) -> None:
+def add_json_argument(
+    parser: "argparse.ArgumentParser | argparse._ActionsContainer",
+) -> None:
     """Declare the choice of JSON instead of text."""
     parser.add_argument(
         "--json", action="store_true", help="print JSON instead of text"
@@ -47,18 +49,42 @@ def add_root_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_method_argument(parser: argparse.ArgumentParser) -> None:
     """Declare the method of recognition."""
-    from dualqml.extractors.methods import METHODS
+    from dualqml.extractors.method_names import METHOD_NAMES
 
     parser.add_argument(
         "--method",
-        choices=list(METHODS),
+        choices=METHOD_NAMES,
         default="DualQML-W",
         help="method of recognition (default: DualQML-W)",
     )
 
 
-def add_data_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where labelled samples come from."""
+def add_force_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare the permission to replace files.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        The parser.
+    what : str
+        What the help says may be replaced.
+    """
+    parser.add_argument("--force", action="store_true", help=f"replace {what}")
+
+
+def add_data_arguments(
+    parser: argparse.ArgumentParser, *, with_model: bool = False
+) -> None:
+    """Declare where labelled samples come from.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        The parser.
+    with_model : bool, default=False
+        Whether a model says what its samples are. If not, the arguments that say so
+        are declared too.
+    """
     parser.add_argument(
         "data",
         nargs="?",
@@ -79,11 +105,117 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="text file with the subjects of --embeddings, one per line",
     )
+    if not with_model:
+        add_input_argument(parser)
+    add_photograph_arguments(parser, with_model=with_model)
+    add_bad_argument(parser)
+
+
+def add_input_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare what the samples are."""
     parser.add_argument(
-        "--photographs",
+        "--input",
+        choices=["auto", "photographs", "crops", "vectors"],
+        default="auto",
+        help="what the samples are: photographs, in which faces are found first "
+        "(needs dualqml[faces]); crops, that show a face, ear or palm and nothing "
+        "else; or vectors. By default the command finds out, and says so",
+    )
+
+
+def add_photograph_arguments(
+    parser: argparse.ArgumentParser,
+    *,
+    with_model: bool = False,
+    several: tuple[str, ...] = ("error", "largest"),
+) -> None:
+    """Declare how faces are found and described.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        The parser.
+    with_model : bool, default=False
+        Whether a model remembers the network. If not, the parameters of the network
+        are declared too.
+    several : tuple of str
+        The choices for photographs with several faces, the default first.
+    """
+    group = parser.add_argument_group("photographs")
+    meanings = {
+        "all": "answer for all",
+        "error": "leave the photograph out if others are about as large",
+        "largest": "take the largest",
+    }
+    group.add_argument(
+        "--several",
+        choices=several,
+        default=several[0],
+        help="several faces in one photograph: "
+        + "; ".join(f"{name}: {meanings[name]}" for name in several)
+        + f" (default: {several[0]})",
+    )
+    group.add_argument(
+        "--min-quality",
+        type=float,
+        default=0.0,
+        metavar="0..1",
+        help="leave out faces of a lower quality, which is the worst of size, "
+        "sharpness and clearness (default: 0)",
+    )
+    group.add_argument(
+        "--tiles",
         action="store_true",
-        help="find the face in every photograph and compute its embedding (needs "
-        "dualqml[faces]); DATA is a folder with one folder for each person",
+        help="search large photographs in tiles too, to find small faces; slow",
+    )
+    group.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="number of threads that read photographs (default: all cores)",
+    )
+    group.add_argument(
+        "--network",
+        type=Path,
+        metavar="FILE.onnx",
+        help="where the network of the model is, if it was moved"
+        if with_model
+        else "describe faces by this network instead of SFace",
+    )
+    if with_model:
+        return
+    group.add_argument(
+        "--network-size",
+        type=int,
+        default=112,
+        help="height and width of its input (default: 112)",
+    )
+    group.add_argument(
+        "--network-channels",
+        choices=["rgb", "bgr"],
+        default="rgb",
+        help="order of the colours of its input (default: rgb)",
+    )
+    group.add_argument(
+        "--network-mean",
+        type=float,
+        default=127.5,
+        help="a value v of a pixel becomes (v - mean) / scale (default: 127.5)",
+    )
+    group.add_argument(
+        "--network-scale", type=float, default=127.5, help="(default: 127.5)"
+    )
+
+
+def add_bad_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare what happens to images that cannot be used."""
+    parser.add_argument(
+        "--on-bad",
+        choices=["report", "stop", "skip"],
+        default="report",
+        help="images that cannot be used: report: list them, go on with the others, "
+        "and end with exit code 1; stop: list them and do nothing; skip: go on, and "
+        "only count them (default: report)",
     )
 
 
@@ -101,20 +233,33 @@ def add_background_argument(parser: argparse.ArgumentParser, others: str) -> Non
         "--background",
         metavar="FOLDER|FILE",
         help="learn from other people too how samples vary: a folder with one folder "
-        "of images for each person (of photographs with --photographs), vectors with "
+        "of images for each person, of the same kind as DATA, vectors with "
         "labels (.npz, .parquet), or a file that dualqml background has written. "
-        + others,
+        + others
+        + '. "none" turns off the statistics that come with the network SFace',
     )
 
 
-def add_probe_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where samples without labels come from."""
-    parser.add_argument("images", nargs="*", type=Path, help="image files")
+def add_probe_arguments(
+    parser: argparse.ArgumentParser, *, several: tuple[str, ...]
+) -> None:
+    """Declare where samples without labels come from.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        The parser.
+    several : tuple of str
+        The choices for photographs with several faces, the default first.
+    """
+    parser.add_argument(
+        "images",
+        nargs="*",
+        help="image files, folders, or - to read their names from standard input, one "
+        "per line",
+    )
     parser.add_argument(
         "--embeddings", type=Path, metavar="FILE", help="vectors instead of images"
     )
-    parser.add_argument(
-        "--photographs",
-        action="store_true",
-        help="find the face and compute its embedding (needs dualqml[faces])",
-    )
+    add_photograph_arguments(parser, with_model=True, several=several)
+    add_bad_argument(parser)

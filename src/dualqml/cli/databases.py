@@ -87,8 +87,9 @@ COMMANDS = {
         details="""\
 The list says what each of them expects on disk, and whether something is
 found under --root.""",
-        examples="""example:
-  dualqml databases --root ~/databases""",
+        examples="""examples:
+  dualqml databases --root ~/databases
+  dualqml databases --json""",
         add_arguments=_add_arguments,
         run=databases,
     ),

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any, get_args
 from dualqml.cli._arguments import (
     Command,
     add_background_argument,
+    add_bad_argument,
     add_data_arguments,
+    add_force_argument,
+    add_input_argument,
     add_json_argument,
     add_method_argument,
+    add_photograph_arguments,
     add_root_argument,
 )
-from dualqml.cli._output import ProgressLine, say, say_json
+from dualqml.cli._output import Progress, ProgressLine, say, say_json
+from dualqml.cli.exit_codes import FAILED, OK
 from dualqml.exceptions import DatabaseError, MethodError, StoreError
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 
 def reproduce(options: argparse.Namespace) -> int:
     """Run the units that have no result yet, then write tables and report."""
+    from dualqml.cli._samples import check_parent, photograph_jobs
     from dualqml.experiments.output import (
         RESULTS_FILE,
         describe_databases,
@@ -38,15 +44,17 @@ def reproduce(options: argparse.Namespace) -> int:
     from dualqml.experiments.runner import run_experiment
     from dualqml.experiments.store import ResultStore
 
-    if options.jobs < 1:
-        raise ValueError(f"--jobs must be at least 1, got {options.jobs}")
+    jobs = photograph_jobs(options)
     store_path = options.out / RESULTS_FILE
-    if store_path.exists() and not options.resume:
+    check_parent(options.out)
+    if store_path.exists() and not (options.resume or options.force):
         raise StoreError(
-            f"{store_path} is there already. Add --resume to go on with it, or choose "
-            "another folder with --out."
+            f"{store_path} is there already. Add --resume to go on with it, --force to "
+            "start again, or choose another folder with --out."
         )
     experiment = _experiment(options)
+    if options.force and not options.resume:
+        store_path.unlink(missing_ok=True)
     left_out = _left_out(experiment)
     for name, said in left_out.items():
         for sentence in said:
@@ -64,7 +72,7 @@ def reproduce(options: argparse.Namespace) -> int:
             summary = run_experiment(
                 experiment,
                 store,
-                n_jobs=options.jobs,
+                n_jobs=jobs,
                 retry_failed=options.retry_failed,
                 progress=shown,
             )
@@ -84,29 +92,40 @@ def report(options: argparse.Namespace) -> int:
 
 def evaluate(options: argparse.Namespace) -> int:
     """Measure, write the report, print the table."""
-    from dualqml.cli._samples import read_background, read_labelled
+    from dualqml.cli._samples import (
+        check_parent,
+        exit_code,
+        read_background,
+        read_labelled,
+        stops_at_bad,
+    )
     from dualqml.experiments.open_set import MEASURES, evaluate_open_set
     from dualqml.experiments.open_set_report import write_open_set
 
+    check_parent(options.out)
+    if options.out.exists() and any(options.out.iterdir()) and not options.force:
+        raise DatabaseError(
+            f"{options.out} has files already; --force replaces a report, or choose "
+            "another folder with --out"
+        )
     data = read_labelled(options)
-    background = read_background(options)
-
-    def show(done: int, total: int) -> None:
-        say(f"division {done} of {total}", error=True)
-
-    found = evaluate_open_set(
-        data.samples,
-        data.labels,
-        name=data.name,
-        m=options.m,
-        strangers=options.strangers,
-        repeats=options.repeats,
-        seed=options.seed,
-        fpir=options.fpir,
-        progress=show,
-        method=options.method,
-        background=background,
-    )
+    if stops_at_bad(data, options):
+        return FAILED
+    background = read_background(options, kind=data.kind, embedder=data.embedder)
+    with Progress("Measuring", options.repeats, log=True) as progress:
+        found = evaluate_open_set(
+            data.samples,
+            data.labels,
+            name=data.name,
+            m=options.m,
+            strangers=options.strangers,
+            repeats=options.repeats,
+            seed=options.seed,
+            fpir=options.fpir,
+            progress=progress,
+            method=options.method,
+            background=background,
+        )
     command = shlex.join(["dualqml", *_evaluate_words(options, data.name)])
     page, text = write_open_set(found, options.out, command=command)
     if options.json:
@@ -122,7 +141,7 @@ def evaluate(options: argparse.Namespace) -> int:
     else:
         say(text)
         say(f"Report: {page}")
-    return 0
+    return exit_code(data, options)
 
 
 def _conclude(
@@ -154,8 +173,9 @@ def _conclude(
             "are in the report. --resume --retry-failed runs them again.",
             error=True,
         )
-        return 1
-    return 0
+        return FAILED
+    left_out = any(database.skipped for database in experiment.databases.values())
+    return FAILED if left_out and options.on_bad != "skip" else OK
 
 
 def _show(written: "Written", as_json: bool) -> None:
@@ -190,7 +210,7 @@ def _experiment(options: argparse.Namespace) -> "Experiment":
         photometry=options.photometry,
         tune=options.tune,
         protocol=Protocol(options.protocol, options.train_visits, rows),
-        inputs=options.input,
+        inputs=options.features,
         own=own,
     )
     for name in experiment.databases:
@@ -241,6 +261,8 @@ def _methods(
 
 def _databases(options: argparse.Namespace) -> "dict[str, AnyDatabase]":
     """Read the databases, and tell about copies and broken files."""
+    from dualqml.cli._samples import tell_bad
+
     loaded: dict[str, AnyDatabase] = {}
     for argument in options.databases:
         place, _, variant = argument.rpartition(":")
@@ -258,12 +280,10 @@ def _databases(options: argparse.Namespace) -> "dict[str, AnyDatabase]":
                 f"({pairs}). Append :distinct to leave them out.",
                 error=True,
             )
-        if database.skipped:
-            say(
-                f"dualqml: {name}: {len(database.skipped)} files could not be read and "
-                f"are left out, first {database.skipped[0]}",
-                error=True,
-            )
+        n_all = len(database.labels) + len(database.skipped)
+        remarks = getattr(database, "remarks", ())
+        if tell_bad(database.skipped, remarks, n_all, options.on_bad):
+            raise DatabaseError(f"{name}: some images cannot be used; see above")
         if name in loaded:
             raise DatabaseError(
                 f"{name} is asked for twice, or two databases have this name"
@@ -277,16 +297,18 @@ def _databases(options: argparse.Namespace) -> "dict[str, AnyDatabase]":
 
 
 def _database(place: str, options: argparse.Namespace) -> "AnyDatabase":
-    """Read one database: vectors from a file that has them, or images."""
-    from dualqml.data import DATABASES, holds_vectors, load_database, load_vectors
+    """Read one database: vectors, crops, or photographs as vectors of their faces."""
+    from dualqml.cli._samples import database_kind, new_embedder, read_database
+    from dualqml.data import load_vectors
 
-    path = Path(place) if options.root is None else options.root / place
-    if place not in DATABASES and holds_vectors(path):
+    kind = database_kind(place, options.root, options.input)
+    if kind == "vectors":
+        path = Path(place) if options.root is None else options.root / place
         if options.labels is not None and len(options.databases) > 1:
             raise DatabaseError("--labels needs a single file of vectors")
         return load_vectors(path, options.labels)
-    on_error = "skip" if options.skip_broken else "raise"
-    return load_database(place, options.root, on_error=on_error)
+    embedder = new_embedder(options) if kind == "photographs" else None
+    return read_database(place, options.root, embedder)
 
 
 def _reproduce_words(
@@ -299,7 +321,11 @@ def _reproduce_words(
     plain: dict[str, Any] = {
         "-m": options.m and ",".join(map(str, options.m)),
         "--methods": options.methods and ",".join(options.methods),
-        "--input": None if options.input == ("pixels",) else ",".join(options.input),
+        "--features": None
+        if options.features == ("pixels",)
+        else ",".join(options.features),
+        "--input": None if options.input == "auto" else options.input,
+        "--on-bad": None if options.on_bad == "report" else options.on_bad,
         "--labels": options.labels and options.labels.name,
         "--repeats": options.repeats,
         "--seed": options.seed,
@@ -315,7 +341,6 @@ def _reproduce_words(
         words += ["--train-visits", ",".join(map(str, options.train_visits))]
     if options.protocol == "fixed":
         words += ["--train-rows", options.train_rows.name]
-    words += ["--skip-broken"] * options.skip_broken
     return words + ["--tune"] * options.tune
 
 
@@ -326,7 +351,8 @@ def _evaluate_words(options: argparse.Namespace, name: str) -> list[str]:
         words += ["--embeddings", options.embeddings.name]
         words += [] if options.labels is None else ["--labels", options.labels.name]
     else:
-        words += [name] + ["--photographs"] * options.photographs
+        words += [name]
+        words += [] if options.input == "auto" else ["--input", options.input]
         words += [] if options.root is None else ["--root", "DIR"]
     words += ["-m", str(options.m)]
     words += ["--method", options.method, "--strangers", f"{options.strangers:g}"]
@@ -388,9 +414,8 @@ def _inputs(text: str) -> tuple[str, ...]:
 
 
 def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
-    from dualqml.experiments.protocol import ProtocolKind
-    from dualqml.extractors.methods import METHODS, VECTOR_METHODS
-    from dualqml.images.photometry import Photometry
+    from dualqml.cli._choices import PHOTOMETRIES, PROTOCOLS
+    from dualqml.extractors.method_names import METHOD_NAMES, VECTOR_METHOD_NAMES
 
     parser.add_argument("databases", nargs="*", default=["orl"], metavar="DATABASES")
     add_root_argument(parser)
@@ -404,9 +429,9 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods",
         type=_method_names,
         metavar="LDA,ERE,...",
-        help=f"rows of the tables (default: {', '.join(METHODS)}; for vectors also "
-        f"{', '.join(VECTOR_METHODS)}). Methods that installed packages offer as entry "
-        "points of the group dualqml.methods are known by their names",
+        help=f"rows of the tables (default: {', '.join(METHOD_NAMES)}; for vectors "
+        f"also {', '.join(VECTOR_METHOD_NAMES)}). Methods of other packages, offered as "
+        "entry points of the group dualqml.methods, are known by their names",
     )
     parser.add_argument(
         "--method",
@@ -420,7 +445,7 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "given several times",
     )
     parser.add_argument(
-        "--input",
+        "--features",
         type=_inputs,
         default=("pixels",),
         metavar="pixels,local",
@@ -449,17 +474,11 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "--retry-failed", action="store_true", help="run failed units again"
     )
     parser.add_argument(
-        "--jobs",
-        type=int,
-        default=os.cpu_count() or 1,
-        help="number of processes (default: all cores)",
-    )
-    parser.add_argument(
         "--seed", type=int, default=0, help="seed of the splits (default: 0)"
     )
     parser.add_argument(
         "--photometry",
-        choices=get_args(Photometry),
+        choices=PHOTOMETRIES,
         default="unit-norm",
         help="normalisation of light, the same for all methods (default: every image "
         "is scaled to unit norm)",
@@ -471,7 +490,7 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--protocol",
-        choices=get_args(ProtocolKind),
+        choices=PROTOCOLS,
         default="random",
         help="train on random images (as in the paper), on visits, or on fixed rows "
         "(default: random)",
@@ -489,11 +508,10 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with the training rows of --protocol fixed, counted from 0",
     )
-    parser.add_argument(
-        "--skip-broken",
-        action="store_true",
-        help="leave out images that cannot be read, instead of stopping",
-    )
+    add_input_argument(parser)
+    add_photograph_arguments(parser)
+    add_bad_argument(parser)
+    add_force_argument(parser, "results that exist")
     _add_paper_argument(parser)
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     add_json_argument(parser)
@@ -548,6 +566,7 @@ def _add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("dualqml-evaluation"),
         help="folder of the report (default: dualqml-evaluation)",
     )
+    add_force_argument(parser, "a report that exists")
     add_json_argument(parser)
 
 
@@ -556,28 +575,29 @@ COMMANDS = {
         details="""\
 DATABASES are names known to "dualqml databases", or folders with one folder of
 images for each person, or .csv (path,subject[,visit]), .npz or .mat files.
-Vectors come from .npz (arrays embeddings and labels, or X and y), .parquet (a
+Folders of photographs become vectors of their faces; the command finds out and says
+so. Vectors come from .npz (arrays embeddings and labels, or X and y), .parquet (a
 column subject or label) or .npy files (with --labels); methods that need images
 are left out then. Without any, the embedded ORL faces are used. Append
 ":distinct" to leave out subjects that are copies of others (feret:distinct).
 
 Every result is saved as soon as it is known. After a stop, run the same command
-with --resume to continue.
-Exit code: 0 all done, 1 some units failed, 2 wrong input, 130 interrupted.""",
+with --resume to continue.""",
         examples="""examples:
   dualqml reproduce
   dualqml reproduce ar feret:distinct --root ~/databases --out results --resume
   dualqml reproduce my-photos/ -m 2,4 --methods LDA,DualQML-W --repeats 10
   dualqml reproduce faces.npz -m 2,5 --tune
-  dualqml reproduce orl --input pixels,local -m 2
+  dualqml reproduce orl --features pixels,local -m 2
   dualqml reproduce orl -m 2 --method "svm=sklearn.svm:LinearSVC(C=1.0)\"""",
         add_arguments=_add_reproduce_arguments,
         run=reproduce,
     ),
     "report": Command(
         details="The experiment may have been stopped, or may still be running.",
-        examples="""example:
-  dualqml report dualqml-results --with-paper""",
+        examples="""examples:
+  dualqml report dualqml-results --with-paper
+  dualqml report results --json""",
         add_arguments=_add_report_arguments,
         run=report,
     ),

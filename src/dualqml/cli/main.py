@@ -8,52 +8,137 @@ fast, and Ctrl-C ends it quietly during its imports too.
 import os
 import sys
 
+from dualqml.cli.exit_codes import (
+    FAILED,
+    INTERRUPTED,
+    MEANINGS,
+    NO_FACE,
+    OK,
+    UNKNOWN,
+    WRONG,
+)
+
 TYPE_CHECKING = False  # as in the module typing, which takes long to import
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
-    from typing import TextIO
+    from typing import NoReturn, TextIO
 
     from dualqml.cli._arguments import Command
+    from dualqml.cli._parser import CommandParser
 
-#: Exit codes of every command: wrong use or input; Ctrl-C. A command returns the
-#: others itself: 0 success, 1 some part failed, 3 no match or unknown.
-WRONG, INTERRUPTED = 2, 130
 
-#: Every command, the module of this package that has it, and its summary.
-_TABLE = {
-    "reproduce": (
-        "experiments",
-        "Repeat the paper's experiments and write its tables and a report.",
-    ),
-    "databases": ("databases", "List the databases that are known by name."),
-    "report": ("experiments", "Write the tables and the report of existing results."),
-    "train": ("models", "Enrol everybody in a folder and write the model to a file."),
-    "enroll": ("models", "Enrol a subject, or add images to one."),
-    "verify": ("decisions", "Decide whether images show a subject."),
-    "identify": (
-        "decisions",
-        "Decide which subject is on images, or that the person is unknown.",
-    ),
-    "remove": ("models", "Erase subjects from a model."),
-    "subjects": ("models", "List the subjects of a model."),
-    "calibrate": (
-        "models",
-        "Set the threshold of a model for a rate of false matches.",
-    ),
-    "evaluate": (
-        "experiments",
-        "Measure verification and open-set identification on your own data.",
-    ),
-    "background": (
-        "models",
-        "Compute statistics of people who are not enrolled, and save them.",
-    ),
-    "inspect": (
-        "models",
-        "Show what a model file holds: method, parameters, subjects, threshold.",
-    ),
+class _Row:
+    """A command in the table of all commands.
+
+    Parameters
+    ----------
+    group : str
+        The module of this package that has it.
+    summary : str
+        What it does, in one sentence.
+    see_also : str
+        Names of commands that are used with it.
+    codes : tuple of int
+        Its exit codes, other than 0, 2 and 130.
+    """
+
+    def __init__(
+        self, group: str, summary: str, see_also: str, codes: tuple[int, ...] = ()
+    ) -> None:
+        self.group = group
+        self.summary = summary
+        self.see_also = see_also.split()
+        self.codes = sorted({OK, WRONG, INTERRUPTED, *codes})
+
+
+#: All commands by their purpose, in the order of the help.
+_PURPOSES = {
+    "recognise people": {
+        "train": _Row(
+            "models",
+            "Enrol everybody in a folder and write the model to a file.",
+            "calibrate check identify background",
+            (FAILED,),
+        ),
+        "enroll": _Row(
+            "models",
+            "Enrol a subject, or add images to one.",
+            "remove subjects check",
+            (FAILED, NO_FACE),
+        ),
+        "identify": _Row(
+            "decisions",
+            "Decide which subject is on images, or that the person is unknown.",
+            "verify calibrate",
+            (FAILED, UNKNOWN, NO_FACE),
+        ),
+        "verify": _Row(
+            "decisions",
+            "Decide whether images show a subject.",
+            "identify calibrate",
+            (FAILED, UNKNOWN, NO_FACE),
+        ),
+        "remove": _Row("models", "Erase subjects from a model.", "subjects enroll"),
+        "subjects": _Row(
+            "models", "List the subjects of a model.", "inspect enroll remove"
+        ),
+        "calibrate": _Row(
+            "models",
+            "Set the threshold of a model for a rate of false matches.",
+            "train evaluate background",
+            (FAILED,),
+        ),
+        "check": _Row(
+            "models",
+            "Find what spoils a gallery: outlying, swapped and double entries.",
+            "inspect remove enroll",
+            (FAILED,),
+        ),
+        "inspect": _Row(
+            "models",
+            "Show what a model file holds: method, parameters, subjects, threshold.",
+            "subjects check",
+        ),
+        "background": _Row(
+            "models",
+            "Compute statistics of people who are not enrolled, and save them.",
+            "train calibrate evaluate",
+            (FAILED,),
+        ),
+    },
+    "measure": {
+        "evaluate": _Row(
+            "experiments",
+            "Measure verification and open-set identification on your own data.",
+            "train calibrate reproduce",
+            (FAILED,),
+        ),
+        "reproduce": _Row(
+            "experiments",
+            "Repeat the paper's experiments and write its tables and a report.",
+            "report databases evaluate",
+            (FAILED,),
+        ),
+        "report": _Row(
+            "experiments",
+            "Write the tables and the report of existing results.",
+            "reproduce",
+        ),
+        "databases": _Row(
+            "databases", "List the databases that are known by name.", "reproduce"
+        ),
+    },
+    "shell": {
+        "completion": _Row(
+            "completion",
+            "Print a script with which the shell completes commands and options.",
+            "help",
+        ),
+    },
 }
+
+#: All commands by their names.
+TABLE = {name: row for rows in _PURPOSES.values() for name, row in rows.items()}
 
 
 def main(arguments: "Sequence[str] | None" = None) -> int:
@@ -80,40 +165,51 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
         return INTERRUPTED
 
 
-def build_parser(chosen: str | None = None) -> "argparse.ArgumentParser":
-    """Build the parser of the command.
+def build_parser(name: str) -> "CommandParser":
+    """Build the parser of one command, and import its module.
 
     Parameters
     ----------
-    chosen : str, optional
-        Name of the only command whose module is imported and whose arguments are
-        declared. The others have their names and summaries.
+    name : str
+        Name of the command.
 
     Returns
     -------
-    argparse.ArgumentParser
-        The parser. What it returns for the chosen command has an attribute ``run``.
+    CommandParser
+        The parser of the words after the name. What it returns has an attribute
+        ``run``.
     """
-    import argparse
+    from dualqml.cli._parser import CommandParser
 
-    from dualqml import __version__
-
-    parser = argparse.ArgumentParser(
-        prog="dualqml",
-        description="Few-sample biometric recognition by quadratic projections.",
-    )
-    parser.add_argument("--version", action="version", version=f"dualqml {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, (group, summary) in _TABLE.items():
-        below = commands.add_parser(name, help=summary)
-        if name == chosen:
-            command = _load(group, name)
-            below.description = f"{summary}\n{command.details}"
-            below.epilog = command.examples
-            below.formatter_class = argparse.RawDescriptionHelpFormatter
-            command.add_arguments(below)
-            below.set_defaults(run=command.run)
+    parser = CommandParser(prog=f"dualqml {name}")
+    describe_command(name, parser)
     return parser
+
+
+def describe_command(name: str, parser: "CommandParser") -> None:
+    """Declare the arguments of a command, and what its help says.
+
+    Parameters
+    ----------
+    name : str
+        Name of the command.
+    parser : CommandParser
+        The parser of the words after the name.
+    """
+    from dualqml.cli._parser import paragraph, table
+
+    row = TABLE[name]
+    command = _load(row.group, name)
+    parser.description = f"{row.summary}\n{command.details}".rstrip()
+    meanings = MEANINGS if UNKNOWN in row.codes else MEANINGS | {OK: "done"}
+    codes = table({str(code): meanings[code] for code in row.codes})
+    others = ", ".join(f"dualqml {other}" for other in row.see_also)
+    parser.epilog = (
+        f"{command.examples}\n\nexit codes:\n{codes}\n\n"
+        f"see also:\n{paragraph(others, indent='  ')}"
+    )
+    command.add_arguments(parser)
+    parser.set_defaults(run=command.run)
 
 
 def _load(group: str, name: str) -> "Command":
@@ -123,10 +219,46 @@ def _load(group: str, name: str) -> "Command":
     return command
 
 
+def _choose(arguments: "Sequence[str]") -> "tuple[str, Sequence[str]]":
+    """Split the arguments into the name of a command and the words after it."""
+    first, *words = arguments or [""]
+    if first == "help":
+        # The same as --help, of all or of one command.
+        first, words = (words or ["--help"])[0], ["--help"]
+    if first not in TABLE:
+        _answer_without_command(first)
+    return first, words
+
+
+def _answer_without_command(word: str) -> "NoReturn":
+    """End the process as the first word asks for, if it is not a command."""
+    from dualqml import __version__
+    from dualqml.cli._parser import CommandParser, suggestion, table
+
+    lists = [
+        f"{purpose}:\n{table({name: row.summary for name, row in rows.items()})}"
+        for purpose, rows in _PURPOSES.items()
+    ]
+    codes = table({str(code): meaning for code, meaning in MEANINGS.items()})
+    parser = CommandParser(
+        prog="dualqml",
+        usage="dualqml [-h] [--version] COMMAND ...",
+        description="Few-sample biometric recognition by quadratic projections.\n\n"
+        + "\n\n".join(lists),
+        epilog=f"exit codes:\n{codes}\n\n"
+        '"dualqml COMMAND --help" or "dualqml help COMMAND" explains a command.',
+    )
+    parser.add_argument("--version", action="version", version=f"dualqml {__version__}")
+    if word.startswith("-"):
+        parser.parse_args([word])
+    elif word:
+        parser.error(f"there is no command {word!r}{suggestion(word, TABLE)}")
+    parser.error("give a COMMAND")
+
+
 def _run(arguments: "Sequence[str]") -> int:
-    # No option before the name of a command takes a value.
-    chosen = next((word for word in arguments if not word.startswith("-")), None)
-    options = build_parser(chosen).parse_args(arguments)
+    name, words = _choose(arguments)
+    options = build_parser(name).parse_args(words)
 
     import io
     import signal
@@ -134,7 +266,7 @@ def _run(arguments: "Sequence[str]") -> int:
 
     from dualqml._text import printable
     from dualqml.cli._output import say
-    from dualqml.exceptions import DualQMLError
+    from dualqml.exceptions import DualQMLError, NoFaceError
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names in other scripts than the terminal's must not end a command half-way.
@@ -151,7 +283,7 @@ def _run(arguments: "Sequence[str]") -> int:
         return 128 + getattr(signal, "SIGPIPE", 13)
     except (DualQMLError, OSError, ValueError) as error:
         say(f"dualqml: {printable(str(error))}", error=True)
-        return WRONG
+        return NO_FACE if isinstance(error, NoFaceError) else WRONG
     return code
 
 

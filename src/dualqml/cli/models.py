@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Commands on model files.
 
-They are train, enroll, remove, subjects, calibrate, background and inspect.
+They are train, enroll, remove, subjects, calibrate, check, background and inspect.
 """
 
 import argparse
@@ -13,62 +13,76 @@ from dualqml.cli._arguments import (
     Command,
     add_background_argument,
     add_data_arguments,
+    add_force_argument,
     add_json_argument,
     add_method_argument,
     add_model_argument,
     add_probe_arguments,
 )
-from dualqml.cli._output import say, say_json
+from dualqml.cli._output import Progress, say, say_json
+from dualqml.cli.exit_codes import FAILED, NO_FACE, OK
 from dualqml.exceptions import DatabaseError
 
 if TYPE_CHECKING:
     from dualqml.extractors import Background
-    from dualqml.recognition import Calibration
+    from dualqml.recognition import Recognizer
 
 
 def train(options: argparse.Namespace) -> int:
     """Enrol the people of a folder, fit, calibrate, save."""
-    from dualqml.cli._samples import read_background, read_labelled
+    from dualqml.cli._samples import (
+        exit_code,
+        read_background,
+        read_labelled,
+        stops_at_bad,
+    )
     from dualqml.recognition import Recognizer
 
     _check_new(options)
     data = read_labelled(options)
-    background = read_background(options)
-    say(f"Enrolling {len(data.labels)} samples", error=True)
+    if stops_at_bad(data, options):
+        return FAILED
+    background = read_background(options, kind=data.kind, embedder=data.embedder)
     recognizer = Recognizer(
-        options.method, threshold=options.threshold, background=background
+        options.method,
+        threshold=options.threshold,
+        background=background,
+        embedding=data.embedder,
     )
-    recognizer.enroll_many(data.samples, data.labels)
+    recognizer.enroll_many(data.samples, data.labels, names=data.files)
     recognizer.fit()
     n_subjects = len(recognizer.subjects())
     if options.threshold is None:
         if n_subjects < 4 and background is None:
             raise DatabaseError(
-                f"{n_subjects} subjects are too few to calibrate on; give --threshold, "
-                "or --background with other people"
+                f"{n_subjects} subjects are too few to calibrate on; give --background "
+                "with other people, or --threshold (0 means as likely as not, 4.6 a "
+                "hundred times more likely)"
             )
-        say("Calibrating", error=True)
         if options.fmr is not None:
             recognizer.calibrate(fmr=options.fmr)
         else:
             recognizer.calibrate(fpir=0.01 if options.fpir is None else options.fpir)
     recognizer.save(options.out)
+    calibration = recognizer.calibration
+    assert calibration is not None
     if options.json:
         say_json(
             {
                 "model": str(options.out),
                 "model_id": recognizer.model_id,
+                "input": data.kind,
                 "subjects": n_subjects,
                 "samples": recognizer.n_samples,
+                "left_out": list(data.skipped),
                 "threshold": recognizer.threshold,
+                "calibration": calibration.as_dict(),
             }
         )
     else:
-        say(
-            f"{options.out}: {n_subjects} subjects, {recognizer.n_samples} samples, "
-            f"threshold {recognizer.threshold:.4g}"
-        )
-    return 0
+        say(f"{options.out}: {n_subjects} subjects, {recognizer.n_samples} samples.")
+        say(calibration.describe())
+    return exit_code(data, options)
 
 
 # Three commands change a model. Between the reading and the writing, another process
@@ -77,21 +91,63 @@ def train(options: argparse.Namespace) -> int:
 
 def enroll(options: argparse.Namespace) -> int:
     """Add a subject, or images of one, to a model."""
-    from dualqml.cli._samples import read_probes
+    from dualqml.cli._probes import read_probes
+    from dualqml.cli._samples import tell_bad
     from dualqml.recognition import Recognizer
 
     with exclusive(options.model):
         recognizer = Recognizer.load(options.model)
-        names, samples = read_probes(options)
-        recognizer.enroll(options.subject, samples)
+        probes = list(read_probes(options, recognizer))
+        skipped = [str(problem) for probe in probes for problem in probe.problems]
+        remarks = [f"{p.name}: {remark}" for p in probes for remark in p.remarks]
+        if tell_bad(skipped, remarks, len(probes), options.on_bad):
+            return FAILED
+        # One by one: a crop that cannot be read shows only now.
+        added = 0
+        for probe in probes:
+            for face in probe.faces:
+                try:
+                    _enroll_one(recognizer, options.subject, probe.name, face.sample)
+                except DatabaseError as error:
+                    if options.on_bad == "stop":
+                        raise
+                    skipped.append(str(error))
+                    tell_bad([str(error)], (), 1, options.on_bad)
+                else:
+                    added += 1
+        if not added:
+            no_face = all(probe.has_no_face for probe in probes)
+            say("dualqml: nothing was enrolled; the model is unchanged", error=True)
+            return NO_FACE if no_face else FAILED
+        fresh = recognizer.refresh_prior()
         recognizer.save(options.model)
     known = len(recognizer.subjects())
     if options.json:
-        about = {"subject": options.subject, "added": len(names), "subjects": known}
-        say_json(about | {"model_id": recognizer.model_id})
+        about = {"subject": options.subject, "added": added, "subjects": known}
+        stale = recognizer.calibration_is_stale
+        say_json(
+            about
+            | {
+                "left_out": skipped,
+                "model_id": recognizer.model_id,
+                "stale_calibration": stale,
+            }
+        )
     else:
-        say(f"{options.subject}: {len(names)} samples; {known} subjects are enrolled")
-    return 0
+        say(f"{options.subject}: {added} samples; {known} subjects are enrolled")
+        _say_stale(recognizer, fresh)
+    return FAILED if skipped and options.on_bad != "skip" else OK
+
+
+def _enroll_one(recognizer: "Recognizer", subject: str, name: str, sample: Any) -> None:
+    """Enrol one sample, which is a vector or the path of a crop."""
+    if isinstance(sample, Path):
+        recognizer.enroll(subject, [sample])
+    elif recognizer.front_end.kind == "photographs":
+        file = Path(name)
+        recognizer.enroll(subject, sample, names=[f"{file.parent.name}/{file.name}"])
+    else:
+        recognizer.enroll(subject, sample)
 
 
 def remove(options: argparse.Namespace) -> int:
@@ -103,37 +159,89 @@ def remove(options: argparse.Namespace) -> int:
         recognizer = Recognizer.load(options.model)
         for subject in erased:
             recognizer.remove(subject)
+        fresh = recognizer.refresh_prior()
         recognizer.save(options.model)
     left = len(recognizer.subjects())
     if options.json:
         about = {"removed": len(erased), "subjects": left}
-        say_json(about | {"model_id": recognizer.model_id})
+        stale = recognizer.calibration_is_stale
+        say_json(about | {"model_id": recognizer.model_id, "stale_calibration": stale})
     else:
         say(f"{len(erased)} erased; {left} subjects are enrolled")
-    return 0
+        _say_stale(recognizer, fresh)
+    return OK
+
+
+def _say_stale(recognizer: "Recognizer", fresh: bool) -> None:
+    """Say that a threshold was set again, or that it should be."""
+    if fresh and recognizer.threshold is not None:
+        say(f"The threshold is now {recognizer.threshold:.4g}, again a prior.")
+    elif recognizer.calibration_is_stale:
+        say(
+            "dualqml: the threshold was calibrated before this change, and may no "
+            "longer keep its rate: run dualqml calibrate",
+            error=True,
+        )
 
 
 def calibrate(options: argparse.Namespace) -> int:
     """Set the threshold of a model."""
-    from dualqml.cli._samples import read_background, read_labelled
+    from dualqml.cli._samples import (
+        exit_code,
+        known_embedder,
+        model_input,
+        read_background,
+        read_labelled,
+        stops_at_bad,
+    )
     from dualqml.recognition import Recognizer
 
+    data = None
     with exclusive(options.model):
         recognizer = Recognizer.load(options.model)
         if options.background is not None:
-            recognizer.background = read_background(options, recognizer.size)
+            recognizer.background = read_background(
+                options,
+                kind=model_input(recognizer),
+                embedder=known_embedder(recognizer, options),
+                size=recognizer.size,
+            )
         rate = {"fpir": options.fpir} if options.fmr is None else {"fmr": options.fmr}
         if options.data is None and options.embeddings is None:
             found = recognizer.calibrate(**rate)
         else:
-            data = read_labelled(options)
+            data = read_labelled(options, recognizer)
+            if stops_at_bad(data, options):
+                return FAILED
             found = recognizer.calibrate(data.samples, data.labels, **rate)
         recognizer.save(options.model)
     if options.json:
         say_json(found.as_dict())
     else:
-        say(_describe(found))
-    return 0
+        say(found.describe())
+    return OK if data is None else exit_code(data, options)
+
+
+def check(options: argparse.Namespace) -> int:
+    """Print what spoils a gallery."""
+    from dualqml.recognition import Recognizer
+    from dualqml.recognition.gallery_check import check_gallery
+
+    recognizer = Recognizer.load(options.model)
+    with Progress("Checking") as progress:
+        found = check_gallery(recognizer, few=options.few, progress=progress)
+    if options.json:
+        say_json(found.as_dict())
+    else:
+        for finding in found.findings:
+            say(f"{finding.kind}: {finding.in_words()}")
+        n = len(found.findings)
+        say(
+            f"{n or 'no'} finding{'' if n == 1 else 's'}: {found.n_checked} of "
+            f"{found.n_samples} samples were compared with the others of their "
+            f"person, and {found.n_pairs} pairs of people with each other"
+        )
+    return FAILED if found.findings else OK
 
 
 def subjects(options: argparse.Namespace) -> int:
@@ -147,16 +255,24 @@ def subjects(options: argparse.Namespace) -> int:
     else:
         for name in counts:
             say(name)
-    return 0
+    return OK
 
 
 def background(options: argparse.Namespace) -> int:
     """Compute and save statistics of people."""
-    from dualqml.cli._samples import background_of, read_labelled
+    from dualqml.cli._samples import (
+        background_of,
+        exit_code,
+        read_labelled,
+        stops_at_bad,
+    )
     from dualqml.persistence import save
 
     _check_new(options)
-    found = background_of(read_labelled(options))
+    data = read_labelled(options)
+    if stops_at_bad(data, options):
+        return FAILED
+    found = background_of(data)
     save(found, options.out)
     if options.json:
         say_json({"background": str(options.out)} | _about_background(found))
@@ -165,7 +281,7 @@ def background(options: argparse.Namespace) -> int:
             f"{options.out}: {found.n_people} people, {found.n_samples} samples, "
             f"{found.n_features} features"
         )
-    return 0
+    return exit_code(data, options)
 
 
 def inspect(options: argparse.Namespace) -> int:
@@ -186,7 +302,7 @@ def inspect(options: argparse.Namespace) -> int:
         "parameters": recognizer.parameters,
         "chosen": recognizer.chosen_parameters,
         "background": repr(recognizer.background),
-        "inputs": recognizer.inputs,
+        "input": recognizer.front_end.in_words(),
         "size": list(recognizer.size),
         "subjects": len(recognizer.subjects()),
         "samples": recognizer.n_samples,
@@ -195,12 +311,16 @@ def inspect(options: argparse.Namespace) -> int:
     calibration = recognizer.calibration
     if options.json:
         origin = None if calibration is None else calibration.as_dict()
-        say_json(about | {"calibration": origin})
+        stale = recognizer.calibration_is_stale
+        say_json(about | {"calibration": origin, "stale_calibration": stale})
     else:
         for name, value in about.items():
             say(f"{name}: {value}")
-        say("calibration: " + (_describe(calibration) if calibration else "none"))
-    return 0
+        none = "There is no threshold yet: run dualqml calibrate."
+        say(calibration.describe() if calibration else none)
+        if recognizer.calibration_is_stale:
+            say("The gallery has changed since then: run dualqml calibrate.")
+    return OK
 
 
 def _inspect_background(found: "Background", options: argparse.Namespace) -> int:
@@ -211,7 +331,7 @@ def _inspect_background(found: "Background", options: argparse.Namespace) -> int
     else:
         for name, value in about.items():
             say(f"{name}: {value}")
-    return 0
+    return OK
 
 
 def _about_background(found: "Background") -> dict[str, Any]:
@@ -226,24 +346,12 @@ def _about_background(found: "Background") -> dict[str, Any]:
 
 
 def _check_new(options: argparse.Namespace) -> None:
-    """Raise if the new file is there already and must not be replaced."""
+    """Raise if the new file cannot be written, or may not be replaced."""
+    from dualqml.cli._samples import check_parent
+
+    check_parent(options.out)
     if options.out.exists() and not options.force:
         raise DatabaseError(f"{options.out} is there already; --force replaces it")
-
-
-def _describe(found: "Calibration") -> str:
-    """Describe a calibration: threshold, rate, interval, misses and data."""
-    if found.kind == "given":
-        return f"threshold {found.threshold:.4g}, {found.source}"
-    name = {"fmr": "false match rate", "fpir": "false positive identification rate"}
-    text = (
-        f"threshold {found.threshold:.4g} for a {name[found.kind]} of "
-        f"{found.target:g}: {found.achieved:.4g} on {found.n_comparisons} comparisons "
-        f"(95 % interval {found.low:.2g} to {found.high:.2g}); {found.source}"
-    )
-    if found.missed is not None:
-        text += f"; {100 * found.missed:.1f} % of {found.n_mated} mated ones are missed"
-    return text
 
 
 def _add_train_arguments(parser: argparse.ArgumentParser) -> None:
@@ -253,9 +361,7 @@ def _add_train_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_method_argument(parser)
     add_background_argument(parser, "None of these people should be in DATA")
-    parser.add_argument(
-        "--force", action="store_true", help="replace a model file that exists"
-    )
+    add_force_argument(parser, "a model file that exists")
     rate = parser.add_mutually_exclusive_group()
     rate.add_argument(
         "--fpir",
@@ -272,7 +378,7 @@ def _add_train_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_enroll_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_argument(parser)
     parser.add_argument("subject", help="name of the subject on the images")
-    add_probe_arguments(parser)
+    add_probe_arguments(parser, several=("error", "largest"))
     add_json_argument(parser)
 
 
@@ -286,7 +392,7 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_argument(parser)
-    add_data_arguments(parser)
+    add_data_arguments(parser, with_model=True)
     add_background_argument(
         parser, "None of these people should be enrolled or in DATA"
     )
@@ -299,8 +405,17 @@ def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_background_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_arguments(parser)
     parser.add_argument("-o", "--out", type=Path, required=True, help="the new file")
+    add_force_argument(parser, "a file that exists")
+    add_json_argument(parser)
+
+
+def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_argument(parser)
     parser.add_argument(
-        "--force", action="store_true", help="replace a file that exists"
+        "--few",
+        type=int,
+        default=2,
+        help="report people with fewer samples than this (default: 2)",
     )
     add_json_argument(parser)
 
@@ -313,21 +428,29 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS = {
     "train": Command(
         details="""\
-The threshold is calibrated by leaving the people out in turn, unless you give
-one. If you have images of other people, calibrate on them afterwards with
-"dualqml calibrate".""",
+DATA is a folder with one folder of images for each person. The command finds out
+whether they are photographs, in which faces must be found first, or crops, and says
+so in one line; --input overrides it. The model remembers it, so that other commands
+need no flag. Images that cannot be used are listed, and the others are enrolled.
+
+For photographs, statistics of 151 other people come with the network SFace. With
+them, one person with one photograph is enough. The first threshold then is a prior;
+"dualqml calibrate" replaces it. Other thresholds are calibrated by leaving the people
+out in turn, unless you give one.""",
         examples="""examples:
   dualqml train people/ -o people.dualqml
-  dualqml train --embeddings faces.npz -o faces.dualqml --fmr 0.001
-  dualqml train people/ -o people.dualqml --background others/""",
+  dualqml train people/ -o people.dualqml --min-quality 0.5 --several largest
+  dualqml train people/ -o people.dualqml --background others/ --fpir 0.001
+  dualqml train --embeddings faces.npz -o faces.dualqml --fmr 0.001""",
         add_arguments=_add_train_arguments,
         run=train,
     ),
     "enroll": Command(
         details="""\
 The model file is replaced whole; if anything goes wrong, the old one stays.""",
-        examples="""example:
-  dualqml enroll people.dualqml "Ann Lee" ann1.png ann2.png""",
+        examples="""examples:
+  dualqml enroll people.dualqml "Ann Lee" ann1.jpg ann2.jpg
+  dualqml enroll people.dualqml "Ann Lee" ann/ --min-quality 0.5""",
         add_arguments=_add_enroll_arguments,
         run=enroll,
     ),
@@ -336,15 +459,17 @@ The model file is replaced whole; if anything goes wrong, the old one stays.""",
 The model is fitted to the subjects that stay, as if the others had never been
 there, and the file is replaced whole. Copies and backups of the old file are not
 changed: erase them yourself.""",
-        examples='''example:
-  dualqml remove people.dualqml "Ann Lee"''',
+        examples="""examples:
+  dualqml remove people.dualqml "Ann Lee"
+  dualqml remove people.dualqml "Ann Lee" "Bob Fox" --json""",
         add_arguments=_add_remove_arguments,
         run=remove,
     ),
     "subjects": Command(
-        details="",
-        examples="""example:
-  dualqml subjects people.dualqml""",
+        details="With --json, also the number of samples of each.",
+        examples="""examples:
+  dualqml subjects people.dualqml
+  dualqml subjects people.dualqml --json""",
         add_arguments=_add_reading_arguments,
         run=subjects,
     ),
@@ -353,10 +478,24 @@ changed: erase them yourself.""",
 DATA has images of people who are not enrolled. It can also have other images of
 people who are; they show how many the threshold misses. Without DATA, the
 enrolled people are left out in turn.""",
-        examples="""example:
-  dualqml calibrate people.dualqml strangers/ --fpir 0.01""",
+        examples="""examples:
+  dualqml calibrate people.dualqml strangers/ --fpir 0.01
+  dualqml calibrate people.dualqml --fmr 0.001""",
         add_arguments=_add_calibrate_arguments,
         run=calibrate,
+    ),
+    "check": Command(
+        details="""\
+Every sample is left out in turn and compared with the others of its person; every
+person is left out and compared with all others. Reported are samples that do not fit
+their person, samples that fit another person better, people who are likely enrolled
+under two names, and people with too few samples to tell. The exit code is 1 if
+anything was found.""",
+        examples="""examples:
+  dualqml check people.dualqml
+  dualqml check people.dualqml --few 3 --json""",
+        add_arguments=_add_check_arguments,
+        run=check,
     ),
     "background": Command(
         details="""\
@@ -374,7 +513,8 @@ much about each of them.""",
         details="""\
 The whole file is checked; nothing in it can be executed. A file of dualqml
 background can be shown too.""",
-        examples="""example:
+        examples="""examples:
+  dualqml inspect people.dualqml
   dualqml inspect people.dualqml --json""",
         add_arguments=_add_reading_arguments,
         run=inspect,

@@ -53,6 +53,7 @@ class _Samples:
     labels: NDArray[np.str_]
     visits: NDArray[np.int64] | None
     views: NDArray[np.str_] | None
+    files: NDArray[np.str_] | None
 
     @property
     def samples(self) -> NDArray[Any]:
@@ -110,20 +111,21 @@ class _Samples:
         Returns
         -------
         Database or VectorDatabase
-            These samples with their labels, visits and views. The name, citation,
-            terms and skipped files stay the same.
+            These samples with their labels, visits, views and files. The name,
+            citation, terms and skipped files stay the same.
         """
         chosen: dict[str, Any] = {
             self._field: self.samples[rows],
             "labels": self.labels[rows],
             "visits": None if self.visits is None else self.visits[rows],
             "views": None if self.views is None else self.views[rows],
+            "files": None if self.files is None else self.files[rows],
         }
         return replace(self, **chosen)  # type: ignore[type-var]
 
     def _check_lengths(self, name: str, noun: str) -> None:
         n_samples = len(self.samples)
-        for field in ("labels", "visits", "views"):
+        for field in ("labels", "visits", "views", "files"):
             values = getattr(self, field)
             if values is not None and values.shape != (n_samples,):
                 raise DatabaseError(
@@ -155,6 +157,8 @@ class Database(_Samples):
     skipped : tuple of str
         Files that could not be read and were left out at the request of the
         caller.
+    files : ndarray of shape (n_images,), optional
+        The file of each image, relative to the database, if each has one.
 
     Examples
     --------
@@ -181,6 +185,7 @@ class Database(_Samples):
     visits: NDArray[np.int64] | None = None
     views: NDArray[np.str_] | None = None
     skipped: tuple[str, ...] = ()
+    files: NDArray[np.str_] | None = None
 
     def __post_init__(self) -> None:
         if self.images.ndim != 3 or self.images.dtype != np.uint8:
@@ -223,7 +228,11 @@ class VectorDatabase(_Samples):
     views : ndarray of shape (n_vectors,), optional
         A code of how each sample was taken, if it is known.
     skipped : tuple of str
-        Files that were left out.
+        Files that were left out, with the reasons.
+    files : ndarray of shape (n_vectors,), optional
+        The photograph of each vector, relative to the database, if it comes from one.
+    remarks : tuple of str
+        What the user should know about photographs that were used.
 
     Examples
     --------
@@ -244,6 +253,8 @@ class VectorDatabase(_Samples):
     visits: NDArray[np.int64] | None = None
     views: NDArray[np.str_] | None = None
     skipped: tuple[str, ...] = ()
+    files: NDArray[np.str_] | None = None
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.vectors.ndim != 2 or self.vectors.dtype.kind != "f":

@@ -2,9 +2,10 @@
 """Find the image files of a database and read them as small grey images."""
 
 import os
+import unicodedata
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +85,77 @@ def find_images(
     return [path for path in find_files(root) if extension(path) in extensions]
 
 
+class PeopleFiles(NamedTuple):
+    """The image files of people, from one folder for each person.
+
+    Attributes
+    ----------
+    paths : list of Path
+        The files, sorted by person.
+    people : list of str
+        The person of each file.
+    files : list of str
+        The paths relative to the folder.
+    empty : tuple of str
+        People's folders without any image.
+    hidden : tuple of str
+        Hidden folders, which are not looked into.
+    """
+
+    paths: list[Path]
+    people: list[str]
+    files: list[str]
+    empty: tuple[str, ...]
+    hidden: tuple[str, ...]
+
+
+def find_people(root: str | os.PathLike[str]) -> PeopleFiles:
+    """Find the image files in one folder for each person.
+
+    The name of a folder is the person. Images in folders below a person's folder
+    belong to that person too.
+
+    Parameters
+    ----------
+    root : path
+        The folder that holds one folder for each person.
+
+    Returns
+    -------
+    PeopleFiles
+        The files and their people.
+
+    Raises
+    ------
+    DatabaseError
+        There are no images, or some images are not in a person's folder.
+    """
+    root = Path(root)
+    paths = find_images(root)
+    expected = "Expected: one folder for each person with image files in it"
+    if not paths:
+        others = [str(path.relative_to(root)) for path in find_files(root)]
+        found = f"found {first_few(others)}" if others else "the folder is empty"
+        raise DatabaseError(f"No images in {root}: {found}. {expected}.")
+    loose = [path.name for path in paths if path.parent == root]
+    if loose:
+        raise DatabaseError(
+            f"{len(loose)} images in {root} are in no person's folder: "
+            f"{first_few(loose)}. {expected}."
+        )
+    inner = [path.relative_to(root) for path in paths]
+    folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    known = {path.parts[0] for path in inner}
+    return PeopleFiles(
+        paths,
+        # File systems store the same accented name in different forms.
+        [unicodedata.normalize("NFC", path.parts[0]) for path in inner],
+        [path.as_posix() for path in inner],
+        tuple(n for n in folders if not _is_ignored(n) and n not in known),
+        tuple(n for n in folders if n.startswith(".")),
+    )
+
+
 def read_images(
     paths: Sequence[Path],
     size: SizeLike,
@@ -123,8 +195,7 @@ def read_images(
         Files cannot be read and `on_error` is ``"raise"``, or no file can be
         read, or an option is wrong.
     """
-    if on_error not in ("raise", "skip"):
-        raise DatabaseError(f'on_error must be "raise" or "skip", not {on_error!r}')
+    check_on_error(on_error)
     try:
         shape = read_size(size)
     except ValueError as error:
@@ -148,6 +219,12 @@ def read_images(
         )
     places = np.array(kept, dtype=np.intp)
     return images[places], places, tuple(skipped)
+
+
+def check_on_error(on_error: str) -> None:
+    """Raise an error if this is no value of the option `on_error`."""
+    if on_error not in ("raise", "skip"):
+        raise DatabaseError(f'on_error must be "raise" or "skip", not {on_error!r}')
 
 
 def _is_ignored(name: str) -> bool:

@@ -3,7 +3,6 @@
 
 import csv
 import os
-import unicodedata
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from scipy.io import loadmat
 
 from dualqml._text import first_few
 from dualqml.data.database import Database
-from dualqml.data.image_files import OnError, find_files, find_images, read_images
+from dualqml.data.image_files import OnError, find_people, read_images
 from dualqml.exceptions import DatabaseError
 from dualqml.images.shapes import SizeLike, read_size
 
@@ -62,45 +61,26 @@ def load_folder(
     Warns
     -----
     UserWarning
-        A person's folder has no image.
+        A person's folder has no image, or a folder is hidden.
     """
     root = Path(root)
-    paths = find_images(root)
-    expected = "Expected: one folder for each person with image files in it"
-    if not paths:
-        others = [str(path.relative_to(root)) for path in find_files(root)]
-        found = f"found {first_few(others)}" if others else "the folder is empty"
-        raise DatabaseError(f"No images in {root}: {found}. {expected}.")
-    loose = [path.name for path in paths if path.parent == root]
-    if loose:
-        raise DatabaseError(
-            f"{len(loose)} images in {root} are in no person's folder: "
-            f"{first_few(loose)}. {expected}."
-        )
-    people = [path.relative_to(root).parts[0] for path in paths]
-    without = sorted(
-        folder.name
-        for folder in root.iterdir()
-        if folder.is_dir()
-        and not folder.name.startswith(".")
-        and folder.name not in people
-    )
-    if without:
-        warnings.warn(
-            f"{len(without)} folders in {root} have no images: {first_few(without)}",
-            UserWarning,
-            stacklevel=2,
-        )
-    images, kept, skipped = read_images(paths, size, on_error)
-    # File systems store the same accented name in different forms.
-    labels = [unicodedata.normalize("NFC", people[place]) for place in kept]
+    found = find_people(root)
+    for folders, why in ((found.empty, "have no images"), (found.hidden, "are hidden")):
+        if folders:
+            warnings.warn(
+                f"{len(folders)} folders in {root} {why}: {first_few(folders)}",
+                UserWarning,
+                stacklevel=2,
+            )
+    images, kept, skipped = read_images(found.paths, size, on_error)
     return Database(
         name=root.resolve().name,
         images=images,
-        labels=np.array(labels),
+        labels=np.array(found.people)[kept],
         citation="",
         terms="",
         skipped=skipped,
+        files=np.array(found.files)[kept],
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dualqml._text import printable
+from dualqml._text import csv_field
 from dualqml.experiments.templates import render
 
 #: The text of an empty cell.
@@ -251,12 +251,12 @@ def to_csv(table: Table) -> str:
     if table.columns:
         writer.writerow(table.columns)
         for record in table.records:
-            writer.writerow([_csv_field(value) for value in record])
+            writer.writerow([csv_field(value) for value in record])
     else:
-        writer.writerow(map(_csv_field, table.headings))
+        writer.writerow(map(csv_field, table.headings))
         for row in table.rows:
             texts = [f"{cell.text} {cell.detail}".strip() for cell in row.cells]
-            writer.writerow(map(_csv_field, [row.label, *texts]))
+            writer.writerow(map(csv_field, [row.label, *texts]))
     return out.getvalue()
 
 
@@ -282,24 +282,3 @@ def _markdown(text: str) -> str:
 
 def _latex(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in text)
-
-
-def _csv_field(value: str | float | bool | None) -> str:
-    """A value as a field of a CSV file; text is never a formula of a spreadsheet."""
-    if value is None or value != value:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, str):
-        return str(value)
-    formula = value.startswith(("\t", "\r")) or value.lstrip()[:1] in tuple("=+-@")
-    mark = "'" if formula and not _is_number(value) else ""
-    return mark + printable(value)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -174,11 +174,33 @@ class Background:
         LogRatio
             That of the nearest size that was learnt, or what is usual.
         """
+        row = self._row_of_size(n_samples)
+        return LogRatio() if row is None else LogRatio(float(row[4]), float(row[5]))
+
+    def own_scores(self, n_samples: int) -> tuple[float, float] | None:
+        """Mean and spread of the scores of a person's other samples.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of enrolled samples of the person.
+
+        Returns
+        -------
+        tuple of float or None
+            Those of the nearest size that was learnt, in units of the spread between
+            different people and from their mean; None if nothing was learnt.
+        """
+        row = self._row_of_size(n_samples)
+        return None if row is None else (float(row[2]), float(row[3]))
+
+    def _row_of_size(self, n_samples: int) -> Array | None:
+        """The row of `scores_by_size` with the nearest number of samples."""
         if self.scores_by_size is None:
-            return LogRatio()
+            return None
         sizes = self.scores_by_size[:, 0]
-        row = self.scores_by_size[np.abs(np.log(sizes / n_samples)).argmin()]
-        return LogRatio(float(row[4]), float(row[5]))
+        nearest = np.abs(np.log(sizes / n_samples)).argmin()
+        return np.asarray(self.scores_by_size[nearest])
 
     @property
     def n_repeats(self) -> int:

@@ -42,16 +42,16 @@ from dualqml._typing import Array, Index
 from dualqml.core import Certificate, newton_path, scatter_spectrum, solve_certified
 from dualqml.core.solve import DEFAULT_MAX_ITER
 from dualqml.exceptions import InfeasibleError
-from dualqml.extractors._quadratic_features import (
+from dualqml.extractors.class_sizes import class_scales
+from dualqml.extractors.nearest import class_similarities, nearest
+from dualqml.extractors.probabilities import ClassProbabilities
+from dualqml.extractors.quadratic_features import (
     centred,
     energies_of_others,
     profile_gallery,
     quadratic_features,
     signed_root_features,
 )
-from dualqml.extractors.class_sizes import class_scales
-from dualqml.extractors.nearest import class_similarities, nearest
-from dualqml.extractors.probabilities import ClassProbabilities
 from dualqml.extractors.tuning import check_search_results, search_results, spread_folds
 
 Features = Literal["quadratic", "signed-root"]

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import expit, log_softmax, logsumexp, softmax
 
 from dualqml._saved_state import NUMBER, Path, Saved, expect
 from dualqml._typing import Array, Index
@@ -88,6 +86,8 @@ class LogRatio:
         LogRatio
             Logistic regression in which both kinds count alike in all.
         """
+        from scipy.special import expit
+
         usual = cls() if usual is None else usual
         if same.size == 0 or others.size == 0:
             return usual
@@ -197,6 +197,8 @@ class ClassProbabilities:
         ndarray of shape (n_samples, n_classes)
             The probabilities; those of a sample add up to 1.
         """
+        from scipy.special import softmax
+
         return np.asarray(softmax(self.slope * scores, axis=1))
 
     def of_unknown(self, scores: Array, prior: float) -> Array:
@@ -214,6 +216,8 @@ class ClassProbabilities:
         ndarray of shape (n_samples,)
             The probabilities.
         """
+        from scipy.special import expit
+
         ratio = self.unknown_slope * scores.max(axis=1) + self.unknown_offset
         return np.asarray(expit(np.log(prior) - np.log1p(-prior) - ratio))
 
@@ -251,7 +255,7 @@ def open_set_posterior(log_ratios: Array, *, prior: float = 0.5) -> tuple[Array,
     enrolled = log_ratios + np.log(prior / log_ratios.shape[1])
     stranger = np.full((len(log_ratios), 1), np.log1p(-prior))
     joined = np.concatenate([enrolled, stranger], axis=1)
-    posterior = np.exp(joined - logsumexp(joined, axis=1, keepdims=True))
+    posterior = np.exp(joined - np.logaddexp.reduce(joined, axis=1, keepdims=True))
     return posterior[:, :-1], posterior[:, -1]
 
 
@@ -265,6 +269,9 @@ def _even_part(scores: Array) -> Array:
 
 def _inverse_temperature(scores: Array, classes: Index, spread: float) -> float:
     """The factor of scores with the largest likelihood of the true classes."""
+    from scipy.optimize import minimize_scalar
+    from scipy.special import log_softmax
+
     rows = np.arange(classes.size)
     usual = np.log(USUAL_SLOPE)
 

@@ -1,68 +1,81 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Faces in photographs: find them, cut them out, and describe them by a network.
+"""Faces in photographs: find them, judge them, align them, and describe them.
 
-The transformers use `check_installed`, `detect_faces` and `describe_face`. Everything
-that depends on dlib, whose models do the work, is behind these three functions.
+These are plain functions. The transformers of `dualqml.images.face_steps` and the
+commands use them. A photograph that cannot be used never stops the others:
+`read_faces` returns what is wrong with it instead.
 """
 
-import importlib
-from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from math import hypot
-from numbers import Integral, Real
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import hypot, sqrt
 from threading import Lock
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
 
-from dualqml._saved_state import STATELESS, Saved
-from dualqml._sklearn import Interval, StrOptions
 from dualqml._text import first_few
 from dualqml._typing import Array
 from dualqml.exceptions import (
-    MissingDependencyError,
+    DatabaseError,
     NoFaceError,
+    PoorFaceError,
     SeveralFacesError,
+)
+from dualqml.images.face_networks import (
+    FaceNetwork,
+    describe_aligned,
+    face_detector,
+    import_opencv,
+    one_opencv_thread,
 )
 from dualqml.images.files import (
     RGB,
     Photograph,
-    import_pillow,
     photograph_name,
+    photograph_size,
     photographs_with_names,
-    read_rgb,
+    read_photograph,
 )
-from dualqml.images.geometry import Point, align_eyes, to_grey
-from dualqml.images.shapes import SizeLike, read_size
 
 Several = Literal["error", "largest"]
+Point = tuple[float, float]
 
-#: Features of a face.
-N_FEATURES = 128
-#: How often a photograph may be doubled: every time takes four times the memory.
-MAX_UPSAMPLE = 2
-#: The longest side, in pixels, at which faces are searched before doubling.
-_LONGEST_SIDE = 1024
-#: Pixels of a photograph that become one pixel of the cut face. Where there are
-#: more, the photograph is reduced first.
-_FINE_ENOUGH = 4.0
+#: The longest side, in pixels, at which faces are searched. Tiles have it too.
+LONGEST_SIDE = 1024
+#: Photographs with a shorter longest side are enlarged to it: tight crops.
+_SHORTEST_LONGEST_SIDE = 160
+#: Part of the sides that a border has, if no face is found without one.
+_BORDER = 0.25
+#: Part of a tile that the next tile covers too, and the most tiles along a side.
+_TILE_OVERLAP, _MOST_TILES = 0.25, 8
+#: A face this much narrower than the largest one is in the background.
+_BACKGROUND_RATIO = 0.75
+#: Photographs with more pixels are read one at a time, to bound the memory.
+_LARGE = 12_000_000
 
-# The model of 68 landmarks in the same package was trained on images whose terms
-# exclude commercial use; this one was not.
-_LANDMARK_FILE = "shape_predictor_5_face_landmarks.dat"
-_NETWORK_FILE = "dlib_face_recognition_resnet_model_v1.dat"
-# The models keep buffers, and dlib's detector runs without the lock of the
-# interpreter.
-_model_lock = Lock()
+# A face of this quality or better is described as well as a larger, sharper one;
+# below the first number of each pair, the features say next to nothing. Measured on
+# photographs that were blurred and reduced: see docs/photographs.md.
+_SIDES = (8.0, 40.0)
+_SHARPNESS = (0.04, 0.15)
+_SCORES = (0.6, 0.85)
+
+#: Left eye, right eye, nose, left and right corner of the mouth (column, row) in an
+#: aligned face of 112 x 112 pixels, as networks of the ArcFace family expect them.
+_TEMPLATE = np.array(
+    [
+        (38.2946, 51.6963),
+        (73.5318, 51.5014),
+        (56.0252, 71.7366),
+        (41.5493, 92.3655),
+        (70.7299, 92.2041),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -74,29 +87,162 @@ class Face:
     box : tuple of int
         Top, left, bottom and right, as `dualqml.data.crop` takes them. The box is
         within the photograph and goes from brow to chin.
-    left_eye, right_eye : tuple of float
-        Row and column of the centres of the eyes, left and right as they are in
-        the photograph, as `dualqml.data.align_eyes` takes them. They may be outside
-        of the photograph if its edge cuts the face.
+    landmarks : tuple of (float, float)
+        Row and column of five points: left eye, right eye, nose, left and right
+        corner of the mouth. Left and right are as in the photograph. Points may be
+        outside of the photograph if its edge cuts the face.
     score : float
-        Confidence of the detector: positive, and higher for clearer faces.
+        Confidence of the detector, from 0.7 to 1.
+    sharpness : float
+        Strength of fine structure in the face, relative to its contrast: about 0.25
+        in a sharp photograph, 0.05 in one that is far out of focus.
     """
 
     box: tuple[int, int, int, int]
-    left_eye: Point
-    right_eye: Point
+    landmarks: tuple[Point, ...]
     score: float
+    sharpness: float = 1.0
+
+    @property
+    def left_eye(self) -> Point:
+        """Row and column of the eye that is on the left in the photograph."""
+        return self.landmarks[0]
+
+    @property
+    def right_eye(self) -> Point:
+        """Row and column of the eye that is on the right in the photograph."""
+        return self.landmarks[1]
+
+    @property
+    def side(self) -> float:
+        """Square root of the area of the box, in pixels."""
+        top, left, bottom, right = self.box
+        return sqrt(max(bottom - top, 0) * max(right - left, 0))
+
+    @property
+    def quality(self) -> float:
+        """From 0 to 1: the worst of size, sharpness and score.
+
+        It is 1 for a face of 40 pixels or more that is sharp and clear.
+        """
+        return min(self._qualities().values())
+
+    @property
+    def weakness(self) -> str:
+        """What lowers the quality the most: "small", "blurred", "unclear" or ""."""
+        parts = self._qualities()
+        worst = min(parts, key=lambda name: parts[name])
+        return worst if parts[worst] < 1.0 else ""
+
+    def _qualities(self) -> dict[str, float]:
+        return {
+            "small": _graded(self.side, _SIDES),
+            "blurred": _graded(self.sharpness, _SHARPNESS),
+            "unclear": _graded(self.score, _SCORES),
+        }
 
 
-@dataclass(frozen=True)
-class DetectedFace:
-    """A face and what `describe_face` needs to know of it."""
+@dataclass(frozen=True, eq=False)
+class DescribedFace:
+    """A face and its features.
+
+    Attributes
+    ----------
+    face : Face
+        The face.
+    vector : ndarray of shape (n_features,)
+        The features of the network.
+    """
 
     face: Face
-    landmarks: Any
+    vector: Array
 
 
-def find_faces(photograph: Photograph, *, upsample: int = 1) -> list[Face]:
+@dataclass(frozen=True, eq=False)
+class PhotographFaces:
+    """What was found in one photograph.
+
+    Attributes
+    ----------
+    name : str
+        Path of the photograph, or its number.
+    faces : tuple of DescribedFace
+        The faces, the largest first; empty if there is none or the photograph cannot
+        be read.
+    remarks : tuple of str
+        What the user should know about a photograph that was used.
+    problem : DatabaseError or None
+        Why the photograph cannot be read; None if it was read.
+    """
+
+    name: str
+    faces: tuple[DescribedFace, ...] = ()
+    remarks: tuple[str, ...] = ()
+    problem: DatabaseError | None = None
+
+    def main_face(self, several: Several, min_quality: float = 0.0) -> DescribedFace:
+        """The face of the person that the photograph is of.
+
+        Parameters
+        ----------
+        several : {"error", "largest"}
+            What happens if several faces are of similar size: an error, or the
+            largest is taken. Faces that are less than three quarters as wide as the
+            largest are in the background and do not count.
+        min_quality : float, default=0.0
+            The smallest quality.
+
+        Returns
+        -------
+        DescribedFace
+            The largest face.
+
+        Raises
+        ------
+        DatabaseError
+            The photograph cannot be read. It is a `NoFaceError`, `SeveralFacesError`
+            or `PoorFaceError` if there is no such face.
+        """
+        if self.problem is not None:
+            raise self.problem
+        if not self.faces:
+            raise NoFaceError(
+                f"{self.name}: no face was found. Take a photograph of the face from "
+                "the front, or crop it so that the face is larger."
+            )
+        largest = self.faces[0].face
+        rivals = [one.face for one in self.faces[1:] if is_rival(one.face, largest)]
+        if rivals and several == "error":
+            boxes = first_few([str(one.box) for one in [largest, *rivals]])
+            raise SeveralFacesError(
+                f"{self.name}: {len(rivals) + 1} faces of similar size were found, "
+                f"with (top, left, bottom, right) {boxes}. Crop the photograph to "
+                'one face, or take the largest (several="largest", --several largest).'
+            )
+        check_quality(largest, min_quality, self.name)
+        return self.faces[0]
+
+
+def is_rival(face: Face, largest: Face) -> bool:
+    """Whether a face is so large that it could be the subject of the photograph."""
+    return face.side >= _BACKGROUND_RATIO * largest.side
+
+
+def check_quality(face: Face, min_quality: float, name: str) -> None:
+    """Raise an error if a face does not have the smallest quality."""
+    if face.quality < min_quality:
+        advice = {
+            "small": "take it from a shorter distance, or do not reduce it",
+            "blurred": "take a sharper photograph",
+            "unclear": "take one from the front, in good light",
+        }[face.weakness]
+        raise PoorFaceError(
+            f"{name}: the quality of the face is {face.quality:.2f}, less than "
+            f"{min_quality:g}: it is {face.weakness}. {advice[0].upper()}{advice[1:]}."
+        )
+
+
+def find_faces(photograph: Photograph, *, tiles: bool = False) -> list[Face]:
     """Find the faces in a photograph.
 
     Parameters
@@ -104,11 +250,11 @@ def find_faces(photograph: Photograph, *, upsample: int = 1) -> list[Face]:
     photograph : path, image of Pillow, or array of shape (h, w) or (h, w, 3)
         The photograph. Arrays have 8 bits for each channel. The orientation that a
         camera noted in a file is applied.
-    upsample : {0, 1, 2}, default=1
-        How often the photograph is doubled before the search. Faces are found if
-        they are at least about 80 pixels wide with 0, 40 pixels with 1 and 20 pixels
-        with 2. Photographs with a longer side than 1024 pixels are reduced to it
-        first. Every doubling takes four times the time and memory.
+    tiles : bool, default=False
+        Whether to search large photographs in tiles too. Photographs with a longer
+        side than 1024 pixels are reduced to it; a face is found if it is then about
+        15 pixels wide. With tiles, faces that are smaller are found too, and a
+        photograph of 12 megapixels takes about 20 times as long.
 
     Returns
     -------
@@ -124,383 +270,336 @@ def find_faces(photograph: Photograph, *, upsample: int = 1) -> list[Face]:
 
     Notes
     -----
-    The detector finds faces that are seen from the front and upright, within
-    about 30 degrees. Several threads may call it, but they wait for each other;
-    processes do not. Each process loads the models once, when they are first
-    needed.
+    Faces may be turned by about 40 degrees in the picture. Tight crops are enlarged,
+    and get a border if no face is found without one. Threads may call this at the
+    same time: each loads the detector once.
 
     Examples
     --------
     >>> from dualqml.data import find_faces
     >>> faces = find_faces("party.jpg")  # doctest: +SKIP
-    >>> faces[0].box  # doctest: +SKIP
-    (78, 112, 229, 262)
+    >>> faces[0].box, round(faces[0].quality, 2)  # doctest: +SKIP
+    ((78, 112, 229, 262), 1.0)
     """
-    if not isinstance(upsample, Integral) or not 0 <= upsample <= MAX_UPSAMPLE:
-        raise ValueError(f"upsample={upsample!r} is not 0, 1 or 2")
-    check_installed()
-    pixels = read_rgb(photograph, photograph_name(photograph, "the photograph"))
-    return [found.face for found in detect_faces(pixels, int(upsample))]
+    import_opencv()
+    read = read_photograph(photograph, photograph_name(photograph, "the photograph"))
+    return detect_faces(read.pixels, tiles=tiles)
 
 
-class _FaceStep(TransformerMixin, BaseEstimator):
-    """Base of transformers of photographs with one face each. Nothing is learned."""
-
-    several: Several
-    upsample: int
-
-    def fit(self, X: Iterable[Photograph], y: object = None) -> Self:
-        """Check the parameters.
-
-        Parameters
-        ----------
-        X : list of photographs
-            Not used.
-        y : None
-            Not used.
-
-        Returns
-        -------
-        self : object
-            The same estimator.
-        """
-        self._validate_params()
-        return self
-
-    def _one_face(self, pixels: RGB, name: str) -> DetectedFace:
-        """Return the only face, or the largest one if that was asked for."""
-        found = detect_faces(pixels, int(self.upsample))
-        if not found:
-            more = f" or a larger upsample than {self.upsample}"
-            raise NoFaceError(
-                f"{name}: no face was found. It must be upright and seen from the "
-                "front. Small ones need a larger photograph"
-                f"{more if self.upsample < MAX_UPSAMPLE else ''}."
-            )
-        if len(found) > 1 and self.several == "error":
-            boxes = first_few([str(one.face.box) for one in found])
-            raise SeveralFacesError(
-                f"{name}: {len(found)} faces were found, with (top, left, bottom, "
-                f"right) {boxes}. Crop the photograph, or pass several='largest' to "
-                "take the largest."
-            )
-        return found[0]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.requires_fit = False
-        tags.no_validation = True
-        tags.input_tags.two_d_array = False
-        tags.input_tags.string = True
-        return tags
-
-
-class FaceCropper(_FaceStep):
-    """Cut the faces out of photographs, in grey and aligned by their eyes.
-
-    Nothing is learned from the training set.
+def read_faces(
+    photographs: Iterable[Photograph],
+    *,
+    network: FaceNetwork | None = None,
+    tiles: bool = False,
+    all_faces: bool = True,
+    n_jobs: int = 1,
+    progress: Callable[[int, int], object] | None = None,
+) -> Iterator[PhotographFaces]:
+    """Find and describe the faces in many photographs.
 
     Parameters
     ----------
-    size : tuple of int, default=(32, 32)
-        Height and width of the faces.
-    several : {"error", "largest"}, default="error"
-        What happens if a photograph has several faces: an error, or the largest
-        is taken.
-    upsample : {0, 1, 2}, default=1
-        How often photographs are doubled to find small faces; see `find_faces`.
-    eye_row : float, default=0.35
-        Height at which the eyes are placed, from 0 at the top to 1 at the bottom.
-    eye_distance : float, default=0.5
-        Distance between the eyes, relative to the width.
+    photographs : iterable of photographs
+        Paths, images of Pillow, or 8-bit arrays of shape (h, w) or (h, w, 3).
+    network : FaceNetwork, optional
+        The network; SFace if it is not given.
+    tiles : bool, default=False
+        Whether to search large photographs in tiles too; see `find_faces`.
+    all_faces : bool, default=True
+        Whether all faces are described. If not, only the largest is, and the others
+        have a vector without values.
+    n_jobs : int, default=1
+        Number of threads. The result does not depend on it.
+    progress : callable, optional
+        Called with the number of photographs done and of all, before each is given.
 
-    See Also
-    --------
-    FaceEmbedder : Features of a deep network instead of pixels.
-    align_eyes : How faces are aligned.
+    Yields
+    ------
+    PhotographFaces
+        One for each photograph, in their order. A photograph that cannot be read has
+        a problem; no exception is raised for it.
 
-    Examples
-    --------
-    >>> from dualqml.data import FaceCropper
-    >>> photographs = ["ann.jpg", "zoe.jpg"]
-    >>> cropper = FaceCropper(several="largest")
-    >>> cropper.fit_transform(photographs).shape  # doctest: +SKIP
-    (2, 32, 32)
+    Raises
+    ------
+    MissingDependencyError
+        The optional packages are not installed.
+    NetworkError
+        The network cannot be loaded or run.
     """
+    import_opencv()
+    network = FaceNetwork() if network is None else network
+    network.file()  # Raises before any photograph is read.
+    named = list(photographs_with_names(photographs))
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "size": ["array-like"],
-        "several": [StrOptions({"error", "largest"})],
-        "upsample": [Interval(Integral, 0, MAX_UPSAMPLE, closed="both")],
-        "eye_row": [Interval(Real, 0, 1, closed="neither")],
-        "eye_distance": [Interval(Real, 0, 1, closed="neither")],
-    }
+    def work(item: tuple[Photograph, str]) -> PhotographFaces:
+        return _faces_of(*item, network, tiles, all_faces)
 
-    _saved: ClassVar[Saved] = STATELESS
-
-    def __init__(
-        self,
-        *,
-        size: SizeLike = (32, 32),
-        several: Several = "error",
-        upsample: int = 1,
-        eye_row: float = 0.35,
-        eye_distance: float = 0.5,
-    ) -> None:
-        self.size = size
-        self.several = several
-        self.upsample = upsample
-        self.eye_row = eye_row
-        self.eye_distance = eye_distance
-
-    def transform(self, X: Iterable[Photograph]) -> NDArray[np.uint8]:
-        """Cut the faces out of photographs.
-
-        Parameters
-        ----------
-        X : list of photographs
-            Paths, images of Pillow, or 8-bit arrays of shape (h, w) or (h, w, 3).
-
-        Returns
-        -------
-        ndarray of shape (n_photographs, size[0], size[1])
-            Grey faces, with 8 bits for each pixel, as `dualqml.data.Database` takes
-            them.
-
-        Raises
-        ------
-        NoFaceError, SeveralFacesError
-            A photograph has no face, or several and `several` is "error".
-        DatabaseError
-            A photograph cannot be read.
-        MissingDependencyError
-            The optional packages are not installed.
-        """
-        self._validate_params()
-        check_installed()
-        height, width = read_size(self.size)
-        faces = [
-            self._crop(read_rgb(photograph, name), name)
-            for photograph, name in photographs_with_names(X)
-        ]
-        return np.array(faces, dtype=np.uint8).reshape(-1, height, width)
-
-    def _crop(self, pixels: RGB, name: str) -> NDArray[np.uint8]:
-        face = self._one_face(pixels, name).face
-        eyes = np.array([face.left_eye, face.right_eye])
-        height, width = read_size(self.size)
-        # Pixels of the photograph that become one pixel of the result.
-        ratio = hypot(*(eyes[1] - eyes[0])) / (self.eye_distance * width)
-        # To blur a close-up of many megapixels takes longer than all the rest.
-        shrink = int(ratio / _FINE_ENOUGH)
-        if shrink > 1:
-            pixels = np.asarray(import_pillow("Image").fromarray(pixels).reduce(shrink))
-            eyes = (eyes + 0.5) / shrink - 0.5
-            ratio /= shrink
-        # Cut out the part that `align_eyes` uses: to the farthest corner and its
-        # blur. Pixels at the edge are repeated, so that the eyes of a face that the
-        # edge cuts are inside.
-        below = max(self.eye_row, 1.0 - self.eye_row) * height
-        reach = ratio * (hypot(below, width / 2.0) + 2.0) + 2.0
-        first = np.floor(eyes.mean(axis=0) - reach).astype(int)
-        last = np.ceil(eyes.mean(axis=0) + reach).astype(int)
-        rows, columns = (
-            np.arange(first[axis], last[axis] + 1).clip(0, pixels.shape[axis] - 1)
-            for axis in (0, 1)
-        )
-        left, right = (eyes - first).tolist()
-        return align_eyes(
-            to_grey(pixels[np.ix_(rows, columns)]),
-            (left[0], left[1]),
-            (right[0], right[1]),
-            self.size,
-            self.eye_row,
-            self.eye_distance,
-        )
+    for done, found in enumerate(_in_order(work, named, n_jobs), start=1):
+        if progress is not None:
+            progress(done, len(named))
+        yield found
 
 
-class FaceEmbedder(ClassNamePrefixFeaturesOutMixin, _FaceStep):
-    """Describe the faces in photographs by 128 features of a deep network.
+def _in_order(
+    work: Callable[[Any], PhotographFaces], items: list[Any], n_jobs: int
+) -> Iterator[PhotographFaces]:
+    """Results in the order of the items, from several threads."""
+    if n_jobs < 2 or len(items) < 2:
+        yield from map(work, items)
+        return
+    waiting: list[Future[PhotographFaces]] = []
+    rest = iter(items)
+    with one_opencv_thread(), ThreadPoolExecutor(min(n_jobs, len(items))) as pool:
+        try:
+            # Few are ahead of the one that is waited for, so that memory is bounded.
+            waiting += [pool.submit(work, item) for item in islice(rest, 2 * n_jobs)]
+            while waiting:
+                found = waiting.pop(0).result()
+                waiting += [pool.submit(work, item) for item in islice(rest, 1)]
+                yield found
+        finally:
+            for future in waiting:
+                future.cancel()
 
-    Nothing is learned from the training set. The network was trained on about
-    three million faces of other people [1]_.
+
+_large_lock = Lock()
+
+
+def _faces_of(
+    photograph: Photograph,
+    name: str,
+    network: FaceNetwork,
+    tiles: bool,
+    all_faces: bool,
+) -> PhotographFaces:
+    try:
+        height, width = photograph_size(photograph, name)
+        with _large_lock if height * width > _LARGE else nullcontext():
+            read = read_photograph(photograph, name)
+            faces = []
+            for number, face in enumerate(detect_faces(read.pixels, tiles=tiles)):
+                vector = np.empty(0)
+                if all_faces or number == 0:
+                    vector = describe_face(read.pixels, face, network)
+                faces.append(DescribedFace(face, vector))
+    except DatabaseError as error:
+        return PhotographFaces(name, problem=error)
+    return PhotographFaces(name, tuple(faces), read.remarks)
+
+
+def detect_faces(pixels: RGB, *, tiles: bool = False) -> list[Face]:
+    """Find the faces in the pixels of a photograph, the largest first.
 
     Parameters
     ----------
-    several : {"error", "largest"}, default="error"
-        What happens if a photograph has several faces: an error, or the largest
-        is taken.
-    upsample : {0, 1, 2}, default=1
-        How often photographs are doubled to find small faces; see `find_faces`.
+    pixels : ndarray of shape (height, width, 3)
+        Red, green and blue, 8 bits each.
+    tiles : bool, default=False
+        Whether to search large photographs in tiles too.
 
-    See Also
-    --------
-    FaceCropper : Pixels instead of features.
-
-    Notes
-    -----
-    The network was trained such that the features of two photographs of the same
-    person have a Euclidean distance below 0.6. Results are the same in every run and
-    do not depend on the other photographs; other processors may round differently.
-    dlib can also average over random changes of a face. This is not used, because
-    the results would depend on earlier calls.
-
-    References
-    ----------
-    .. [1] D. E. King, "dlib-models", https://github.com/davisking/dlib-models.
-
-    Examples
-    --------
-    >>> from dualqml.data import FaceEmbedder
-    >>> photographs = ["ann.jpg", "zoe.jpg"]
-    >>> FaceEmbedder().fit_transform(photographs).shape  # doctest: +SKIP
-    (2, 128)
+    Returns
+    -------
+    list of Face
+        The faces.
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "several": [StrOptions({"error", "largest"})],
-        "upsample": [Interval(Integral, 0, MAX_UPSAMPLE, closed="both")],
-    }
-
-    _saved: ClassVar[Saved] = STATELESS
-    _n_features_out = N_FEATURES
-
-    def __init__(self, *, several: Several = "error", upsample: int = 1) -> None:
-        self.several = several
-        self.upsample = upsample
-
-    def transform(self, X: Iterable[Photograph]) -> Array:
-        """Compute the features of the faces in photographs.
-
-        Parameters
-        ----------
-        X : list of photographs
-            Paths, images of Pillow, or 8-bit arrays of shape (h, w) or (h, w, 3).
-
-        Returns
-        -------
-        ndarray of shape (n_photographs, 128)
-            The features of the faces.
-
-        Raises
-        ------
-        NoFaceError, SeveralFacesError
-            A photograph has no face, or several and `several` is "error".
-        DatabaseError
-            A photograph cannot be read.
-        MissingDependencyError
-            The optional packages are not installed.
-        """
-        self._validate_params()
-        check_installed()
-        rows = [
-            self._describe(read_rgb(photograph, name), name)
-            for photograph, name in photographs_with_names(X)
-        ]
-        return np.array(rows, dtype=np.float64).reshape(-1, N_FEATURES)
-
-    def _describe(self, pixels: RGB, name: str) -> Array:
-        return describe_face(pixels, self._one_face(pixels, name))
-
-
-def check_installed() -> None:
-    """Raise an error if the packages that find and describe faces are missing."""
-    _import_dlib()
-
-
-def detect_faces(pixels: RGB, upsample: int) -> list[DetectedFace]:
-    """Find the faces in the pixels of a photograph, the largest first."""
     height, width = pixels.shape[:2]
-    # Reduced and doubled in one step.
-    zoom = min(1.0, _LONGEST_SIDE / max(height, width)) * 2**upsample
-    shape = max(1, round(zoom * height)), max(1, round(zoom * width))
-    searched = pixels
-    if shape != (height, width):
-        # The same pixels as those of `geometry.resize`, but faster where both sizes
-        # are large.
-        module = import_pillow("Image")
-        image = module.fromarray(pixels)
-        searched = np.asarray(image.resize(shape[::-1], module.Resampling.LANCZOS))
-    scale = height / shape[0], width / shape[1]
+    longest = max(height, width)
+    zoom = min(LONGEST_SIDE, max(longest, _SHORTEST_LONGEST_SIDE)) / longest
+    found = _search(_resized(pixels, zoom), zoom, (0.0, 0.0))
+    if tiles and longest > LONGEST_SIDE:
+        found = _without_doubles(found + _search_tiles(pixels))
+    if not found:
+        # A face that fills the picture is found if there is something around it.
+        found = _search_with_border(pixels, zoom)
+    faces = [_face(row, pixels) for row in found]
+    return sorted((face for face in faces if face.side > 0.0), key=_largest_first)
+
+
+def _search(pixels: RGB, zoom: float, corner: tuple[float, float]) -> list[Array]:
+    """Rows of the detector, in pixels of the photograph.
+
+    A row has left, top, width and height of the box, five points (column, row), and
+    the score. The corner (column, row) is that of the pixels in the photograph.
+    """
+    height, width = pixels.shape[:2]
+    detector = face_detector()
+    detector.setInputSize((width, height))
+    # OpenCV's networks take blue, green and red.
+    _, rows = detector.detect(np.ascontiguousarray(pixels[:, :, ::-1]))
+    if rows is None:
+        return []
     found = []
-    with _model_lock:
-        boxes, scores, _ = _detector().run(searched, 0, 0.0)
-        for box, score in zip(boxes, scores, strict=True):
-            # As edges, not as centres of pixels.
-            top, bottom = box.top() * scale[0], (box.bottom() + 1) * scale[0]
-            left, right = box.left() * scale[1], (box.right() + 1) * scale[1]
-            edges = [round(edge) for edge in (top, left, bottom, right)]
-            whole = _import_dlib().rectangle(
-                edges[1], edges[0], edges[3] - 1, edges[2] - 1
-            )
-            landmarks = _landmark_model()(pixels, whole)
-            face = _face_from_landmarks(landmarks, edges, float(score), pixels)
-            found.append(DetectedFace(face, landmarks))
-    return sorted(found, key=lambda detected: _largest_first(detected.face))
+    for row in np.asarray(rows, dtype=np.float64):
+        if not np.isfinite(row).all():
+            continue
+        row[:14] /= zoom
+        row[[0, 4, 6, 8, 10, 12]] += corner[0]
+        row[[1, 5, 7, 9, 11, 13]] += corner[1]
+        found.append(row)
+    return found
 
 
-def describe_face(pixels: RGB, detected: DetectedFace) -> Array:
-    """Compute the 128 features of a face in the pixels of a photograph."""
-    with _model_lock:
-        features = _network().compute_face_descriptor(pixels, detected.landmarks)
-        return np.array(features)
-
-
-def _face_from_landmarks(
-    landmarks: Any, edges: list[int], score: float, pixels: RGB
-) -> Face:
-    # The landmarks: two corners of one eye, two of the other, and the nose.
-    points = np.array([(point.y, point.x) for point in landmarks.parts()])
-    eyes = points[:4].reshape(2, 2, 2).mean(axis=1)
-    left_eye, right_eye = eyes[np.argsort(eyes[:, 1], kind="stable")].tolist()
-    height, width = pixels.shape[:2]
-    top, left, bottom, right = edges
-    return Face(
-        box=(max(top, 0), max(left, 0), min(bottom, height), min(right, width)),
-        left_eye=(left_eye[0], left_eye[1]),
-        right_eye=(right_eye[0], right_eye[1]),
-        score=score,
+def _search_with_border(pixels: RGB, zoom: float) -> list[Array]:
+    cv2 = import_opencv()
+    small = _resized(pixels, zoom)
+    border = max(1, round(_BORDER * max(small.shape[:2])))
+    around = cv2.copyMakeBorder(
+        small, border, border, border, border, cv2.BORDER_CONSTANT
     )
+    return _search(around, zoom, (-border / zoom, -border / zoom))
+
+
+def _search_tiles(pixels: RGB) -> list[Array]:
+    """Search overlapping tiles of the photograph, at its own size."""
+    longest = max(pixels.shape[:2])
+    step = LONGEST_SIDE * (1.0 - _TILE_OVERLAP)
+    # Larger photographs would take minutes.
+    zoom = min(1.0, (step * (_MOST_TILES - 1) + LONGEST_SIDE) / longest)
+    whole = _resized(pixels, zoom)
+    found = []
+    for top in _tile_starts(whole.shape[0], step):
+        for left in _tile_starts(whole.shape[1], step):
+            tile = whole[top : top + LONGEST_SIDE, left : left + LONGEST_SIDE]
+            found += _search(tile, zoom, (left / zoom, top / zoom))
+    return found
+
+
+def _tile_starts(size: int, step: float) -> list[int]:
+    last = max(size - LONGEST_SIDE, 0)
+    n_steps = int(np.ceil(last / step))
+    return [round(last * k / max(n_steps, 1)) for k in range(n_steps + 1)]
+
+
+def _without_doubles(rows: list[Array]) -> list[Array]:
+    """Keep the best of faces that cover each other by more than a third."""
+    kept: list[Array] = []
+    for row in sorted(rows, key=lambda row: (-row[14], *row)):
+        if all(_overlap(row, other) < 1.0 / 3.0 for other in kept):
+            kept.append(row)
+    return kept
+
+
+def _overlap(one: Array, other: Array) -> float:
+    """Common area of two boxes, relative to the smaller."""
+    sides = [
+        min(one[k] + one[k + 2], other[k] + other[k + 2]) - max(one[k], other[k])
+        for k in (0, 1)
+    ]
+    if min(sides) <= 0.0:
+        return 0.0
+    return float(sides[0] * sides[1] / min(one[2] * one[3], other[2] * other[3]))
+
+
+def _face(row: Array, pixels: RGB) -> Face:
+    height, width = pixels.shape[:2]
+    left, top, right, bottom = row[0], row[1], row[0] + row[2], row[1] + row[3]
+    box = (
+        int(np.clip(round(top), 0, height)),
+        int(np.clip(round(left), 0, width)),
+        int(np.clip(round(bottom), 0, height)),
+        int(np.clip(round(right), 0, width)),
+    )
+    points = tuple((float(row[k + 1]), float(row[k])) for k in range(4, 14, 2))
+    found = Face(box, points, float(row[14]))
+    return replace(found, sharpness=_sharpness(align_face(pixels, found, 112)))
 
 
 def _largest_first(face: Face) -> tuple[Any, ...]:
-    top, left, bottom, right = face.box
     # Score and box make the order of faces of equal size definite.
-    return -(bottom - top) * (right - left), -face.score, face.box
+    return -face.side, -face.score, face.box
 
 
-@cache
-def _detector() -> Any:
-    return _import_dlib().get_frontal_face_detector()
+def _sharpness(aligned: NDArray[np.uint8]) -> float:
+    """Standard deviation of the Laplacian, relative to that of the pixels."""
+    cv2 = import_opencv()
+    grey = cv2.cvtColor(aligned, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    contrast = float(grey.std())
+    return float(cv2.Laplacian(grey, cv2.CV_32F).std()) / max(contrast, 1.0)
 
 
-@cache
-def _landmark_model() -> Any:
-    return _import_dlib().shape_predictor(_model_file(_LANDMARK_FILE))
+def _graded(value: float, bounds: tuple[float, float]) -> float:
+    low, high = bounds
+    return min(1.0, max(0.0, (value - low) / (high - low)))
 
 
-@cache
-def _network() -> Any:
-    return _import_dlib().face_recognition_model_v1(_model_file(_NETWORK_FILE))
+def align_face(pixels: RGB, face: Face, size: int) -> NDArray[np.uint8]:
+    """Cut out a face, so that its five points are where networks expect them.
 
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3)
+        The photograph.
+    face : Face
+        The face.
+    size : int
+        Height and width of the result.
 
-def _import_dlib() -> Any:
-    try:
-        return importlib.import_module("dlib")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Photographs need dlib: install dualqml[faces]"
-        ) from error
-
-
-def _model_file(name: str) -> str:
-    # The package is not imported: its own functions need a module that newer
-    # versions of setuptools do not have.
-    spec = find_spec("face_recognition_models")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        file = Path(folder, "models", name)
-        if file.is_file():
-            return str(file)
-    raise MissingDependencyError(
-        f"Photographs need {name} of face_recognition_models: install dualqml[faces]"
+    Returns
+    -------
+    ndarray of shape (size, size, 3)
+        The face. Parts outside of the photograph are black.
+    """
+    cv2 = import_opencv()
+    points = np.array([(column, row) for row, column in face.landmarks])
+    scaled = _TEMPLATE * (size / 112.0)
+    transform = _similarity(points, scaled)
+    # Pixels of the photograph that become one pixel of the result. If there are
+    # many, the part around the face is reduced first, which blurs it.
+    ratio = 1.0 / max(hypot(transform[0, 0], transform[1, 0]), 1e-9)
+    shrink = int(ratio)
+    if shrink > 1:
+        reach = 1.5 * size * ratio
+        centre = points.mean(axis=0)
+        first = np.clip(np.floor(centre - reach), 0, None).astype(int)
+        last = np.ceil(centre + reach).astype(int) + 1
+        part = pixels[first[1] : last[1], first[0] : last[0]]
+        height, width = (max(1, length // shrink) for length in part.shape[:2])
+        pixels = cv2.resize(part, (width, height), interpolation=cv2.INTER_AREA)
+        zoom = np.array([width / part.shape[1], height / part.shape[0]])
+        transform = _similarity((points - first + 0.5) * zoom - 0.5, scaled)
+    return np.asarray(
+        cv2.warpAffine(np.ascontiguousarray(pixels), transform, (size, size), flags=1),
+        dtype=np.uint8,
     )
+
+
+def _similarity(source: Array, target: Array) -> Array:
+    """The turn, scaling and shift with the least squared error (Umeyama, 1991)."""
+    source_mean, target_mean = source.mean(axis=0), target.mean(axis=0)
+    a, b = source - source_mean, target - target_mean
+    # In the plane, a turn and scaling is the matrix [[p, -q], [q, p]].
+    norm = max(float(np.vdot(a, a)), 1e-12)
+    p = float(np.vdot(a, b)) / norm
+    q = float(a[:, 0] @ b[:, 1] - a[:, 1] @ b[:, 0]) / norm
+    matrix = np.array([[p, -q], [q, p]])
+    return np.column_stack([matrix, target_mean - matrix @ source_mean])
+
+
+def describe_face(pixels: RGB, face: Face, network: FaceNetwork) -> Array:
+    """Compute the features of a face.
+
+    Parameters
+    ----------
+    pixels : ndarray of shape (height, width, 3)
+        The photograph.
+    face : Face
+        The face.
+    network : FaceNetwork
+        The network.
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+        The features.
+    """
+    return describe_aligned(align_face(pixels, face, network.input_size), network)
+
+
+def _resized(pixels: RGB, zoom: float) -> RGB:
+    height, width = pixels.shape[:2]
+    shape = max(1, round(zoom * height)), max(1, round(zoom * width))
+    if shape == (height, width):
+        return pixels
+    cv2 = import_opencv()
+    how = cv2.INTER_AREA if zoom < 1.0 else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(pixels, shape[::-1], interpolation=how))

@@ -11,8 +11,10 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +31,19 @@ RGB = NDArray[np.uint8]
 #: Extensions of image files, in lower case.
 IMAGE_EXTENSIONS = frozenset(
     {".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif"}
-    | {".tiff", ".webp"}
+    | {".avif", ".heic", ".heif", ".tiff", ".webp"}
     # The FERET owners ship their images compressed one by one.
     | {".pgm.bz2", ".ppm.bz2", ".tif.bz2", ".tiff.bz2"}
 )
 #: Largest size of an uncompressed file in bytes. Those of the known databases are
 #: far smaller.
 _MAX_UNPACKED = 2**28
+#: Brands of HEIC files, the photographs of some telephones.
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 #: Modes of Pillow images with opacity, and those of grey ones.
 _TRANSPARENT_MODES = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 _GREY_MODES = frozenset({"1", "L"})
+_filters_lock = Lock()
 
 
 def extension(path: Path) -> str:
@@ -107,12 +112,49 @@ def read_pixels(path: Path) -> NDArray[Any]:
     MissingDependencyError
         Pillow is not installed.
     """
-    with _errors_as_database_errors(str(path)):
-        content = _uncompressed(path)
-        if not content:
+    with _errors_as_database_errors(str(path)), _opened(path) as image:
+        return pixels_of(image)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open an image file with Pillow; its pixels are not read yet."""
+    with _stream(path) as stream:
+        head = stream.read(12)
+        if not head:
             raise DatabaseError("the file is empty")
-        with import_pillow("Image").open(io.BytesIO(content)) as image:
-            return pixels_of(image)
+        may_be_heic = head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS
+        can_read_heic = may_be_heic and _add_heic_reader()
+        stream.seek(0)
+        try:
+            image = _open(stream)
+        except import_pillow("Image").UnidentifiedImageError as error:
+            if not may_be_heic or can_read_heic:
+                raise
+            raise DatabaseError(
+                "a HEIC photograph, which needs the package pillow-heif: install it "
+                'with "pip install pillow-heif", or save the photograph as JPEG'
+            ) from error
+        with image:
+            yield image
+
+
+def _open(stream: IO[bytes]) -> Any:
+    module = import_pillow("Image")
+    # Filters of warnings belong to all threads, so that one at a time changes them.
+    with _filters_lock, warnings.catch_warnings():
+        # Pillow only warns of images up to twice its limit.
+        warnings.simplefilter("error", module.DecompressionBombWarning)
+        return module.open(stream)
+
+
+def _add_heic_reader() -> bool:
+    """Let Pillow read HEIC files; whether that is possible."""
+    try:
+        importlib.import_module("pillow_heif").register_heif_opener()
+    except ImportError:
+        return False
+    return True
 
 
 def pixels_of(image: Any) -> NDArray[Any]:
@@ -147,7 +189,23 @@ def pixels_of(image: Any) -> NDArray[Any]:
     return np.asarray(upright.convert("L" if upright.mode in _GREY_MODES else "RGB"))
 
 
-def read_rgb(photograph: Photograph, name: str) -> RGB:
+@dataclass(frozen=True, eq=False)
+class ReadPhotograph:
+    """A photograph, upright and in colour.
+
+    Attributes
+    ----------
+    pixels : ndarray of shape (height, width, 3)
+        Red, green and blue, 8 bits each.
+    remarks : tuple of str
+        What was lost or chosen while it was read, in words.
+    """
+
+    pixels: RGB
+    remarks: tuple[str, ...] = ()
+
+
+def read_photograph(photograph: Photograph, name: str) -> ReadPhotograph:
     """Read a photograph in colour, upright.
 
     The orientation that a camera noted is applied, 16 bits are scaled to 8 and
@@ -162,8 +220,8 @@ def read_rgb(photograph: Photograph, name: str) -> RGB:
 
     Returns
     -------
-    ndarray of shape (height, width, 3)
-        Red, green and blue, 8 bits each.
+    ReadPhotograph
+        The pixels, and remarks.
 
     Raises
     ------
@@ -173,16 +231,66 @@ def read_rgb(photograph: Photograph, name: str) -> RGB:
     """
     if isinstance(photograph, np.ndarray):
         _check_array(photograph, name)
-        return np.ascontiguousarray(_in_colour(photograph))
+        return ReadPhotograph(np.ascontiguousarray(_in_colour(photograph)))
+    with _errors_as_database_errors(name), _as_pillow(photograph) as image:
+        remarks = _remarks(image)
+        return ReadPhotograph(_in_colour(pixels_of(image)), remarks)
+
+
+def photograph_size(photograph: Photograph, name: str) -> tuple[int, int]:
+    """Height and width of a photograph, without reading its pixels.
+
+    Parameters
+    ----------
+    photograph : path, image of Pillow, or array of shape (h, w) or (h, w, 3)
+        The photograph.
+    name : str
+        Its name in messages.
+
+    Returns
+    -------
+    tuple of int
+        Height and width in the file, before it is turned upright.
+
+    Raises
+    ------
+    DatabaseError
+        It is not an image, or suspiciously large.
+    """
+    if isinstance(photograph, np.ndarray):
+        _check_array(photograph, name)
+        return photograph.shape[0], photograph.shape[1]
+    with _errors_as_database_errors(name), _as_pillow(photograph) as image:
+        return int(image.height), int(image.width)
+
+
+@contextmanager
+def _as_pillow(photograph: Photograph) -> Iterator[Any]:
     if isinstance(photograph, str | os.PathLike):
-        return _in_colour(read_pixels(Path(photograph)))
-    with _errors_as_database_errors(name):
-        if not isinstance(photograph, import_pillow("Image").Image):
-            raise DatabaseError(
-                "a photograph is a path, an image of Pillow or an array, not "
-                f"{type(photograph).__name__}"
-            )
-        return _in_colour(pixels_of(photograph))
+        with _opened(Path(photograph)) as image:
+            yield image
+    elif isinstance(photograph, import_pillow("Image").Image):
+        yield photograph
+    else:
+        raise DatabaseError(
+            "a photograph is a path, an image of Pillow or an array, not "
+            f"{type(photograph).__name__}"
+        )
+
+
+def _remarks(image: Any) -> tuple[str, ...]:
+    """What a user should know about an image that is not an ordinary photograph."""
+    found = []
+    n_frames = getattr(image, "n_frames", 1)
+    # Cameras write MPO files: a JPEG photograph, and small copies of it as frames.
+    if n_frames > 1 and image.format != "MPO":
+        found.append(f"it has {n_frames} frames; the first is used")
+    if image.mode == "CMYK":
+        found.append("its colours are for printing (CMYK); they are converted")
+    raw = [str(tile[3]) for tile in getattr(image, "tile", []) if len(tile) > 3]
+    if image.mode.startswith("I") or any(";16" in mode for mode in raw):
+        found.append("it has 16 bits per colour; 8 are used")
+    return tuple(found)
 
 
 def photograph_name(photograph: Photograph, default: str) -> str:
@@ -245,10 +353,7 @@ def _errors_as_database_errors(name: str) -> Iterator[None]:
     """Raise any error while an image is read as a DatabaseError with its name."""
     module = import_pillow("Image")
     try:
-        with warnings.catch_warnings():
-            # Pillow only warns of images up to twice its limit.
-            warnings.simplefilter("error", module.DecompressionBombWarning)
-            yield
+        yield
     except module.UnidentifiedImageError as error:
         raise DatabaseError(f"{name}: not an image of a known format") from error
     except (module.DecompressionBombError, module.DecompressionBombWarning) as error:
@@ -259,17 +364,17 @@ def _errors_as_database_errors(name: str) -> Iterator[None]:
         raise DatabaseError(f"{name}: {reason}") from error
 
 
-def _uncompressed(path: Path) -> bytes:
-    """Return the content of a file, uncompressed if it ends in ``.bz2``."""
+def _stream(path: Path) -> IO[bytes]:
+    """Open a file, uncompressed in memory if it ends in ``.bz2``."""
     if path.suffix.lower() != ".bz2":
-        return path.read_bytes()
+        return path.open("rb")
     if path.stat().st_size == 0:
-        return b""
+        return io.BytesIO()
     with bz2.open(path) as stream:
         content = stream.read(_MAX_UNPACKED + 1)
     if len(content) > _MAX_UNPACKED:
         raise DatabaseError(f"unpacks to more than {_MAX_UNPACKED} bytes")
-    return content
+    return io.BytesIO(content)
 
 
 def _check_array(pixels: NDArray[Any], name: str) -> None:

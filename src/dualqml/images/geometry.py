@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.ndimage import affine_transform, gaussian_filter
 
 from dualqml._typing import Array
 from dualqml.images.shapes import SizeLike, read_size
@@ -326,6 +325,9 @@ def align_eyes(
     shift = (left + right) / 2.0 - turn * middle
     # Without blur, an image that becomes smaller would have aliasing.
     blur = max(0.0, (abs(turn) - 1.0) / 2.0)
+    # Imported here, so that images can be read without SciPy, which takes a while.
+    from scipy.ndimage import affine_transform, gaussian_filter
+
     aligned = affine_transform(
         gaussian_filter(original.astype(np.float64), blur, mode="nearest"),
         # In (row, column) order.

@@ -21,13 +21,13 @@ from dualqml import __version__
 from dualqml._saved_state import ValueProblem
 from dualqml.exceptions import ModelFileError
 from dualqml.persistence.codec import Decoder, Encoder, is_saved
+from dualqml.persistence.formats import VERSION_KEY, check_format
 from dualqml.persistence.tensors import read_tensors, strict_json, write_tensors
 
 #: Version of the format. It changes with a major version of dualqml at most.
 FORMAT = 1
 
 _FORMAT_KEY = "dualqml.format"
-VERSION_KEY = "dualqml.version"
 _MODEL_KEY = "dualqml.model"
 
 
@@ -164,35 +164,6 @@ def holds_model(path: str | os.PathLike[str]) -> bool:
     """
     _, metadata = read_tensors(path, verify=False)
     return _is_model(metadata)
-
-
-def check_format(
-    path: str | os.PathLike[str], metadata: Mapping[str, str], key: str, known: int
-) -> None:
-    """Raise if a file has another format.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    metadata : dict of str to str
-        The strings of the file.
-    key : str
-        The key of the version of the format.
-    known : int
-        The version that is read.
-
-    Raises
-    ------
-    ModelFileError
-        The file has another version.
-    """
-    if metadata[key] != str(known):
-        raise ModelFileError(
-            f"{path} has format {metadata[key][:20]!r}, written by dualqml "
-            f"{metadata.get(VERSION_KEY, '?')[:20]!r}; dualqml {__version__} reads "
-            f"format {known}. Load it with the version that wrote it."
-        )
 
 
 def _is_model(metadata: Mapping[str, str]) -> bool:

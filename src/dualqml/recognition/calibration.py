@@ -3,10 +3,12 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtr
 
 from dualqml._typing import Array
 from dualqml.evaluation import (
@@ -20,7 +22,7 @@ from dualqml.exceptions import RecognitionError
 from dualqml.extractors import Background
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.matcher import Matcher, SampleCache
-from dualqml.recognition.results import Calibration
+from dualqml.recognition.results import Calibration, RateKind
 
 #: Number of fits with held-out samples of enrolled people.
 _N_MATED_FITS = 3
@@ -164,6 +166,94 @@ def background_trials(matcher: Matcher, background: Background) -> Trials:
     return Trials(none, np.zeros(0, dtype=np.int64), nonmated)
 
 
+def prior_calibration(
+    gallery: Gallery,
+    matcher: Matcher,
+    background: Background,
+    *,
+    kind: RateKind,
+    target: float,
+) -> Calibration:
+    """Find the threshold for a rate before anything is measured on the gallery.
+
+    Parameters
+    ----------
+    gallery : Gallery
+        The enrolled samples. Only their numbers are used here.
+    matcher : Matcher
+        The matcher that was fitted to the gallery, with scores that are log ratios.
+    background : Background
+        Statistics of people who are not enrolled.
+    kind : {"fmr", "fpir"}
+        As for `calibrate`.
+    target : float
+        The rate, above 0 and below 1.
+
+    Returns
+    -------
+    Calibration
+        The threshold, the rate of missed people that is expected, and an interval that
+        counts each person of the background once, however many were simulated. There
+        is no warning of too few comparisons.
+    """
+    trials = background_trials(matcher, background)
+    found = _calibration(
+        trials,
+        kind=kind,
+        target=target,
+        source=f"strangers simulated from a background of {background.n_people} people",
+        model_id=matcher.model_id,
+    )
+    # The scores are those of people with several samples. Their number is not kept,
+    # but each of them has one of these at least.
+    n_people = min(background.n_people, background.n_repeats)
+    counts = [len(gallery[subject]) for subject in gallery]
+    low, high = _interval_of_people(float(found.achieved or 0.0), n_people)
+    missed = _expected_missed(
+        trials.nonmated, found.threshold, counts, matcher, background, kind=kind
+    )
+    if missed is not None:
+        # The normal distribution has thin ends. So few people cannot show a rate far
+        # below one of them: half a person more is counted as missed.
+        missed = (n_people * missed + 0.5) / (n_people + 1.0)
+    return replace(found, prior=True, low=low, high=high, missed=missed)
+
+
+def _interval_of_people(rate: float, n_people: int) -> tuple[float, float]:
+    """The interval of Clopper and Pearson, for a number of errors that is not whole."""
+    errors = rate * n_people
+    rest = n_people - errors
+    low = float(betaincinv(errors, rest + 1.0, 0.025)) if errors > 0.0 else 0.0
+    high = 1.0 - float(betaincinv(rest, errors + 1.0, 0.025)) if rest > 0.0 else 1.0
+    return low, high
+
+
+def _expected_missed(
+    strangers: Array,
+    threshold: float,
+    counts: Sequence[int],
+    matcher: Matcher,
+    background: Background,
+    *,
+    kind: RateKind,
+) -> float | None:
+    """The rate of missed people, if their scores are like those of the background."""
+    rates = []
+    for column, count in enumerate(counts):
+        own = background.own_scores(count)
+        if own is None:
+            return None
+        mean = matcher.slope * own[0] + matcher.offset
+        spread = matcher.slope * own[1] or 1.0
+        needed: Array = np.full(1, threshold)
+        if kind == "fpir" and len(counts) > 1:
+            # Nobody else may have a higher score.
+            rivals = np.delete(strangers, column, axis=1).max(axis=1)
+            needed = np.maximum(rivals, threshold)
+        rates.append(float(ndtr((needed - mean) / spread).mean()))
+    return float(np.mean(rates))
+
+
 def _with_true_first(scores: Array, columns: NDArray[np.int64] | None) -> Array:
     """The score of the true subject first, then the others in falling order."""
     if columns is None:
@@ -178,7 +268,7 @@ def _with_true_first(scores: Array, columns: NDArray[np.int64] | None) -> Array:
 def calibrate(
     trials: Trials,
     *,
-    kind: Literal["fmr", "fpir"],
+    kind: RateKind,
     target: float,
     source: str,
     model_id: str = "",
@@ -213,6 +303,35 @@ def calibrate(
     UserWarning
         There are too few comparisons to estimate such a rate (rule of three).
     """
+    found = _calibration(
+        trials, kind=kind, target=target, source=source, model_id=model_id
+    )
+    warn_of_few(found, stacklevel=4)
+    return found
+
+
+def warn_of_few(found: Calibration, *, stacklevel: int) -> None:
+    """Warn if a rate cannot be estimated from so few comparisons."""
+    n, target = found.n_comparisons, found.target
+    if target is not None and rule_of_three(n) > target:
+        warnings.warn(
+            f"{n} non-mated comparisons are too few for a rate of {target:g}: even "
+            f"with no error among them it could be {rule_of_three(n):.2g} (rule of "
+            f"three). Use at least {int(np.ceil(3.0 / target))}, or a higher target.",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def _calibration(
+    trials: Trials,
+    *,
+    kind: RateKind,
+    target: float,
+    source: str,
+    model_id: str,
+) -> Calibration:
+    """The calibration of `calibrate`, without a warning."""
     if not 0.0 < target < 1.0:
         raise RecognitionError(f"{kind} must be between 0 and 1, got {target!r}")
     if len(trials.nonmated) == 0:
@@ -235,14 +354,6 @@ def calibrate(
         searched = fnir_at_fpir(mated, codes, nonmated, fpir=target)
         threshold, missed = searched.threshold, searched.fnir
     n = strangers.size
-    if rule_of_three(n) > target:
-        warnings.warn(
-            f"{n} non-mated comparisons are too few for a rate of {target:g}: even "
-            f"with no error among them it could be {rule_of_three(n):.2g} (rule of "
-            f"three). Use at least {int(np.ceil(3.0 / target))}, or a higher target.",
-            UserWarning,
-            stacklevel=3,
-        )
     interval = binomial_interval(int(np.count_nonzero(strangers >= threshold)), n)
     return Calibration(
         threshold=threshold,

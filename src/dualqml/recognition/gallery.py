@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Who is enrolled, and with which samples."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dualqml._text import printable
 from dualqml.exceptions import RecognitionError, UnknownSubjectError
 
 #: Most characters of a name.
-_LONGEST_NAME = 200
+LONGEST_NAME = 200
+
+
+class _Own(NamedTuple):
+    """The samples of a subject, and a name for each."""
+
+    rows: NDArray[Any]
+    names: tuple[str, ...]
 
 
 class Gallery:
@@ -21,21 +29,24 @@ class Gallery:
     """
 
     def __init__(self) -> None:
-        self._samples: dict[str, NDArray[Any]] = {}
+        self._people: dict[str, _Own] = {}
 
     def __len__(self) -> int:
-        return len(self._samples)
+        return len(self._people)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._samples))
+        return iter(sorted(self._people))
 
     def __contains__(self, subject: object) -> bool:
-        return subject in self._samples
+        return subject in self._people
 
     def __getitem__(self, subject: str) -> NDArray[Any]:
         """Samples of a subject, one per row."""
+        return self._own(subject).rows
+
+    def _own(self, subject: str) -> _Own:
         try:
-            return self._samples[subject]
+            return self._people[subject]
         except KeyError:
             raise UnknownSubjectError(
                 f"{subject!r} is not enrolled; {len(self)} subjects are"
@@ -44,20 +55,31 @@ class Gallery:
     @property
     def n_samples(self) -> int:
         """Number of samples of all subjects."""
-        return sum(len(own) for own in self._samples.values())
+        return sum(len(own.rows) for own in self._people.values())
 
     @property
     def rows(self) -> NDArray[Any]:
         """Samples of all subjects, one per row, subject after subject."""
-        return np.concatenate([self._samples[subject] for subject in self])
+        return np.concatenate([self[subject] for subject in self])
 
     @property
     def codes(self) -> NDArray[np.int64]:
         """The number of the subject of each row."""
-        counts = [len(self._samples[subject]) for subject in self]
+        counts = [len(self[subject]) for subject in self]
         return np.repeat(np.arange(len(counts)), counts)
 
-    def add(self, subject: str, rows: NDArray[Any]) -> None:
+    def names(self, subject: str) -> tuple[str, ...]:
+        """The names of the samples of a subject; "" for those without a name."""
+        return self._own(subject).names
+
+    @property
+    def has_names(self) -> bool:
+        """Whether any sample has a name."""
+        return any(map(any, (own.names for own in self._people.values())))
+
+    def add(
+        self, subject: str, rows: NDArray[Any], names: Sequence[str] | None = None
+    ) -> None:
         """Add samples of a subject, new or known.
 
         Parameters
@@ -66,6 +88,8 @@ class Gallery:
             The name.
         rows : ndarray of shape (n_samples, n_features)
             The samples.
+        names : sequence of str, optional
+            A name for each sample. None means that they have no names.
 
         Raises
         ------
@@ -74,14 +98,17 @@ class Gallery:
             size and type of the other samples.
         """
         subject = self.checked(subject, rows)
-        if subject in self._samples:
-            rows = np.concatenate([self._samples[subject], rows])
-        self._samples[subject] = np.array(rows)
+        own = _named(rows, names)
+        if subject in self._people:
+            before = self._people[subject]
+            rows = np.concatenate([before.rows, rows])
+            own = _Own(rows, before.names + own.names)
+        self._people[subject] = _Own(np.array(rows), own.names)
 
     def checked(self, subject: str, rows: NDArray[Any]) -> str:
         """The name if `add` would accept it with these samples; else raise."""
         subject = checked_name(subject)
-        for other in self._samples.values():
+        for other, _ in self._people.values():
             if (other.shape[1], other.dtype) != (rows.shape[1], rows.dtype):
                 raise RecognitionError(
                     f"The samples of {subject!r} have {rows.shape[1]} values of type "
@@ -90,9 +117,11 @@ class Gallery:
             break
         return subject
 
-    def restore(self, subject: str, rows: NDArray[Any]) -> None:
+    def restore(
+        self, subject: str, rows: NDArray[Any], names: Sequence[str] | None = None
+    ) -> None:
         """Add samples of a file as they are, without a copy."""
-        self._samples[checked_name(subject)] = rows
+        self._people[checked_name(subject)] = _named(rows, names)
 
     def remove(self, subject: str) -> None:
         """Remove a subject.
@@ -104,16 +133,54 @@ class Gallery:
         """
         own = self[subject]
         if own.flags.owndata:
-            del self._samples[subject]
+            del self._people[subject]
             # The freed memory must not contain the samples.
             own.fill(0)
         else:
             # The other samples are views of the same file, and would keep it in memory.
-            self._samples = {
-                other: np.array(rows)
-                for other, rows in self._samples.items()
+            self._people = {
+                other: _Own(np.array(kept.rows), kept.names)
+                for other, kept in self._people.items()
                 if other != subject
             }
+
+
+def _named(rows: NDArray[Any], names: Sequence[str] | None) -> _Own:
+    """Samples with their names; raise if there is not one for each."""
+    names = ("",) * len(rows) if names is None else tuple(names)
+    if len(names) != len(rows):
+        raise RecognitionError(
+            f"{len(rows)} samples need as many names, got {len(names)}"
+        )
+    return _Own(rows, tuple(map(checked_sample_name, names)))
+
+
+def checked_sample_name(name: object) -> str:
+    """Check the name of a sample.
+
+    Parameters
+    ----------
+    name : object
+        The name.
+
+    Returns
+    -------
+    str
+        The same name.
+
+    Raises
+    ------
+    RecognitionError
+        It is not text, is too long, or has characters that cannot be printed.
+    """
+    if not isinstance(name, str):
+        raise RecognitionError(f"A sample is named by text, not by {name!r}")
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise RecognitionError(
+            f"{printable(name, 80)!r} cannot name a sample: a name has at most "
+            f"{LONGEST_NAME} characters, and all are printable"
+        )
+    return str(name)
 
 
 def checked_name(subject: object) -> str:
@@ -141,9 +208,9 @@ def checked_name(subject: object) -> str:
             f"{subject!r} cannot name a subject: a name has printable characters and "
             "is not blank"
         )
-    if len(subject) > _LONGEST_NAME:
+    if len(subject) > LONGEST_NAME:
         raise RecognitionError(
-            f"The name of a subject may have {_LONGEST_NAME} characters, this one has "
+            f"The name of a subject may have {LONGEST_NAME} characters, this one has "
             f"{len(subject)}"
         )
     return str(subject)

@@ -10,15 +10,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dualqml._text import printable
 from dualqml.exceptions import RecognitionError
+from dualqml.extractors import Background
 from dualqml.images.files import pixels_of, read_pixels
 from dualqml.images.geometry import standard_grey
 from dualqml.images.shapes import LEAST_SIDE, ImageShape, SizeLike, read_size
+from dualqml.recognition.front_end import FrontEnd, PhotographEmbedder
+from dualqml.recognition.gallery import LONGEST_NAME, checked_sample_name
 
 #: One or several samples: arrays, Pillow images, paths, or lists of them. Pillow is
 #: optional, so there is no narrower type.
 Inputs: TypeAlias = Any
-Embedding = Callable[[list[Any]], ArrayLike]
+Embedding = Callable[[list[Any]], ArrayLike] | PhotographEmbedder
 
 
 class InputReader:
@@ -28,8 +32,10 @@ class InputReader:
     ----------
     size : sequence of int
         Height and width to which images are resized.
-    embedding : callable or None
-        A function from a list of images to an array with one row per image.
+    embedding : callable, FaceEmbedder or None
+        A function from a list of images to an array with one row per image. With a
+        `FaceEmbedder` the samples are photographs, and arrays of floating-point
+        numbers are its vectors.
 
     Raises
     ------
@@ -42,11 +48,46 @@ class InputReader:
             self.size = read_size(size)
         except ValueError as error:
             raise RecognitionError(str(error)) from error
-        self.embedding = embedding
+        self.embedding: Callable[[list[Any]], ArrayLike] | None = None
+        #: How photographs are read; None for other samples.
+        self.photographs: FrontEnd | None = None
+        if isinstance(embedding, PhotographEmbedder):
+            self.photographs = FrontEnd.of_photographs(embedding)
+            self.embedding = embedding.transform
+        elif embedding is None or callable(embedding):
+            self.embedding = embedding
+        else:
+            raise RecognitionError(
+                "embedding must be a function or a FaceEmbedder, not "
+                f"{type(embedding).__name__}"
+            )
         #: "image" or "vector"; None before the first sample.
         self.kind: str | None = None
         #: Number of values of a row; None before the first sample.
         self.width: int | None = None
+
+    def remember(self, photographs: FrontEnd) -> None:
+        """Read photographs as the samples of a file were read.
+
+        Parameters
+        ----------
+        photographs : FrontEnd
+            How they were read.
+
+        Raises
+        ------
+        RecognitionError
+            The embedder that was given has another network.
+        """
+        own = self.photographs
+        if own is not None and own.sha256 != photographs.sha256:
+            raise RecognitionError(
+                f"The samples were described by the network {photographs.sha256}, and "
+                f"the embedder has {own.sha256}: vectors of two networks cannot be "
+                "compared"
+            )
+        if own is None:
+            self.photographs = photographs
 
     def reset(self) -> None:
         """Forget the kind of the samples."""
@@ -80,7 +121,9 @@ class InputReader:
         """
         if isinstance(inputs, _ReadRows):
             return inputs.rows
-        if self.embedding is not None:
+        if self.photographs is not None and _are_vectors(inputs):
+            kind, rows = "vector", _checked_vectors(np.atleast_2d(inputs))
+        elif self.embedding is not None or self.photographs is not None:
             kind, rows = "vector", self._embedded(_as_list(inputs))
         else:
             kind, rows = self._rows(inputs)
@@ -100,6 +143,37 @@ class InputReader:
         self.kind, self.width = kind, rows.shape[1]
         return rows
 
+    def check_background(self, background: Background) -> None:
+        """Raise if a background does not fit the samples that have been read.
+
+        Parameters
+        ----------
+        background : Background
+            Statistics of other people.
+
+        Raises
+        ------
+        RecognitionError
+            It is of samples of another kind or size.
+        """
+        found = self.image_shape, self.width
+        wanted = background.image_shape, background.n_features
+        if wanted != found:
+            raise RecognitionError(
+                f"The background is of {_kind_in_words(*wanted)}, the samples are "
+                f"{_kind_in_words(*found)}: make the background from samples of the "
+                "same kind and size"
+            )
+
+    @property
+    def front_end(self) -> FrontEnd:
+        """How samples are read."""
+        if self.photographs is not None:
+            return self.photographs
+        if self.kind is None:
+            return FrontEnd(None)
+        return FrontEnd("crops" if self.kind == "image" else "vectors")
+
     @contextmanager
     def kept_on_error(self) -> Iterator[None]:
         """Restore the kind of the samples if an error is raised."""
@@ -113,7 +187,11 @@ class InputReader:
     def _embedded(self, images: list[Any]) -> NDArray[np.float32]:
         if not images:
             raise RecognitionError("There is no sample: at least one is needed")
-        assert self.embedding is not None
+        if self.embedding is None:
+            assert self.photographs is not None
+            embedder = self.photographs.embedder()
+            assert embedder is not None
+            self.embedding = embedder.transform
         vectors = np.asarray(self.embedding(images))
         if vectors.ndim != 2 or len(vectors) != len(images):
             raise RecognitionError(
@@ -188,11 +266,73 @@ class InputReader:
         return grey.reshape(-1, self.size[0] * self.size[1])
 
 
+def sample_names(
+    inputs: Inputs, n_samples: int, names: Sequence[str] | None
+) -> list[str]:
+    """Names of samples, given or those of their files.
+
+    Parameters
+    ----------
+    inputs : array, image, path or list of them
+        The samples.
+    n_samples : int
+        Their number.
+    names : sequence of str or None
+        A name for each. If None, a path is named by its folder and name, as
+        "Ann/ann1.jpg", and anything else by "".
+
+    Returns
+    -------
+    list of str
+        A printable name for each.
+
+    Raises
+    ------
+    RecognitionError
+        There is not a name for each, or one cannot be used.
+    """
+    if names is not None:
+        if isinstance(names, str) or len(names) != n_samples:
+            raise RecognitionError(
+                f"{n_samples} samples need a list of as many names, got {names!r:.80}"
+            )
+        return [checked_sample_name(name) for name in names]
+    if isinstance(inputs, str | os.PathLike):
+        inputs = [inputs]
+    if not isinstance(inputs, Sequence) or len(inputs) != n_samples:
+        return [""] * n_samples
+    return [
+        _name_of_path(item) if isinstance(item, str | os.PathLike) else ""
+        for item in inputs
+    ]
+
+
+def _name_of_path(path: str | os.PathLike[str]) -> str:
+    found = Path(os.fsdecode(path))
+    parts = found.relative_to(found.anchor).parts
+    return printable("/".join(parts[-2:]), LONGEST_NAME)
+
+
+def _kind_in_words(shape: ImageShape | None, width: int | None) -> str:
+    if shape is not None:
+        return f"images of {shape[0]} x {shape[1]} pixels"
+    return f"vectors of {width} values"
+
+
 class _ReadRows:
     """Rows that `InputReader.read` has returned."""
 
     def __init__(self, rows: NDArray[Any]) -> None:
         self.rows = rows
+
+
+def _are_vectors(inputs: Inputs) -> bool:
+    """Whether samples are vectors, where images are photographs of 8 bits."""
+    return (
+        isinstance(inputs, np.ndarray)
+        and inputs.dtype.kind == "f"
+        and inputs.ndim in (1, 2)
+    )
 
 
 def _checked_vectors(vectors: NDArray[Any]) -> NDArray[np.float32]:

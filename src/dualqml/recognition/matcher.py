@@ -381,16 +381,47 @@ class Matcher:
 
         With DualQML-W they are natural logarithms of likelihood ratios.
         """
-        if self.model is None or self.means is None:
-            raise RecognitionError("The matcher has not been fitted")
+        return self._joined(*self._responses(rows))
+
+    def score_parts(self, rows: NDArray[Any]) -> dict[str, Array]:
+        """The parts of `scores`, which add up to them.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        dict of str to ndarray of shape (n_samples, n_subjects)
+            The parts by name: the score of the method, the cosine to the mean of a
+            subject's samples if it has a weight, and with log-likelihood ratios a
+            constant.
+        """
+        parts = self._parts(*self._responses(rows))
+        if not self.has_log_ratios:
+            return parts
+        # The same steps as in _joined, on each part.
+        factor = self.slope / self.scale
+        parts = {name: factor * part for name, part in parts.items()}
+        shape = len(rows), len(self.subjects)
+        return parts | {"constant": np.full(shape, self.offset - factor * self.mean)}
+
+    def units(self, rows: NDArray[Any]) -> Array:
+        """Samples at unit norm, as the cosines see them: rows or descriptors."""
         rows = rows.astype(np.float64)
         if isinstance(self.model, DualQMLW):
-            return self.input_scores(metric_inputs(self.model, rows))
-        return self._joined(_class_scores(self.model, rows), unit_rows(rows))
+            return metric_inputs(self.model, rows)
+        return unit_rows(rows)
 
-    def input_scores(self, inputs: Array) -> Array:
-        """The scores of samples from the inputs of the metric of DualQML-W."""
-        return self._joined(input_class_scores(self.model, inputs), inputs)
+    def _responses(self, rows: NDArray[Any]) -> tuple[Array, Array]:
+        """Scores of the method alone, and the samples at unit norm."""
+        if self.model is None or self.means is None:
+            raise RecognitionError("The matcher has not been fitted")
+        units = self.units(rows)
+        if isinstance(self.model, DualQMLW):
+            return input_class_scores(self.model, units), units
+        return _class_scores(self.model, rows.astype(np.float64)), units
 
     def scores_of_strangers(self, background: Background, n_samples: int) -> Array:
         """Scores of simulated strangers for all subjects.
@@ -419,12 +450,17 @@ class Matcher:
         return scores
 
     def _sum_of_parts(self, scores: Array, units: Array) -> Array:
+        return np.asarray(sum(self._parts(scores, units).values()))
+
+    def _parts(self, scores: Array, units: Array) -> dict[str, Array]:
+        """What is added to a score, by name."""
         assert self.means is not None
-        scores = scores / self.spread
+        name = "quadratic form" if self.has_log_ratios else self.method
+        parts = {name: scores / self.spread}
         if self.cosine_weight:
             cosines = (units @ self.means.T - self.cosine_mean) / self.cosine_spread
-            scores = scores + self.cosine_weight * cosines
-        return scores
+            parts["cosine to the mean"] = self.cosine_weight * cosines
+        return parts
 
 
 def _class_scores(model: Any, rows: Array) -> Array:

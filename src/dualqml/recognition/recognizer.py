@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The recogniser: enrol, verify, identify or answer "unknown", and erase people."""
 
-import hashlib
-import json
 import os
 import threading
 from collections.abc import Sequence
@@ -10,38 +8,44 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from dualqml._saved_state import SIZE
 from dualqml._typing import Array
 from dualqml.exceptions import (
     DualQMLError,
-    NoThresholdError,
     RecognitionError,
-    UnknownSubjectError,
 )
 from dualqml.extractors import Background
 from dualqml.extractors.methods import METHODS
 from dualqml.extractors.probabilities import open_set_posterior
 from dualqml.images.shapes import SizeLike
+from dualqml.recognition.answers import (
+    decision_threshold,
+    has_templates,
+    identifications,
+    template_scores,
+    verifications,
+)
 from dualqml.recognition.calibration import (
-    Trials,
-    background_trials,
     calibrate,
     held_out_trials,
     left_out_trials,
+    prior_calibration,
+    warn_of_few,
 )
+from dualqml.recognition.explanation import Explanation, explanations
+from dualqml.recognition.front_end import FrontEnd
 from dualqml.recognition.gallery import Gallery, checked_name
-from dualqml.recognition.inputs import Embedding, InputReader, Inputs
+from dualqml.recognition.inputs import Embedding, InputReader, Inputs, sample_names
 from dualqml.recognition.matcher import FEW_SUBJECTS, Matcher, SampleCache
+from dualqml.recognition.model_ids import model_id_of
 from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
 from dualqml.recognition.results import (
     Calibration,
-    Candidate,
     Identification,
+    RateKind,
     Template,
     Verification,
-    VerifyDecision,
 )
 
 #: The source of a threshold whose calibration used a removed subject.
@@ -84,9 +88,10 @@ class Recognizer:
         different people. None means that it is chosen. For other methods than DualQML-W
         None means 0.8 for vectors and 0 for images, and only the cosine is in such
         units.
-    embedding : callable, default=None
-        A function from a list of images to an array with one row per image. It is not
-        saved: give it again to `load`.
+    embedding : callable or FaceEmbedder, default=None
+        A `FaceEmbedder` for photographs: it is remembered, with the network and the
+        SHA-256 of its weights. Or a function from a list of images to an array with
+        one row per image, which is not saved: give it again to `load`.
     background : Background, default=None
         Statistics of people who are not enrolled.
     **parameters : dict
@@ -151,9 +156,11 @@ class Recognizer:
         self._matcher: Matcher | None = None
         self._lock = threading.RLock()
         self._model_id: str | None = None
+        self._calibration: Calibration | None = None
+        #: Kind and target of a prior that must be computed again when it is needed.
+        self._prior_due: tuple[RateKind, float] | None = None
         self._background: Background | None = None
         self.background = background
-        self.calibration: Calibration | None = None
         if threshold is not None:
             self.set_threshold(threshold)
 
@@ -170,28 +177,19 @@ class Recognizer:
                 f"Background.from_samples(X, y), not {type(background).__name__}"
             )
         with self._lock:
+            # A prior that is due belongs to the present background.
+            self._fill_prior()
             if background is not None:
                 if self.method != "DualQML-W":
                     raise RecognitionError(
                         f"{self.method} has no use for a background; DualQML-W has"
                     )
                 if self._gallery:
-                    self._check_background(background)
+                    self._reader.check_background(background)
             self._matcher = self._model_id = None
             # What is kept of samples depends on whether there is a background.
             self._cache = SampleCache()
             self._background = background
-
-    def _check_background(self, background: Background) -> None:
-        """Raise if a background does not fit the samples that are enrolled."""
-        shape, width = self._reader.image_shape, self._reader.width
-        if (background.image_shape, background.n_features) != (shape, width):
-            wanted = _kind_in_words(background.image_shape, background.n_features)
-            raise RecognitionError(
-                f"The background is of {wanted}, the samples are "
-                f"{_kind_in_words(shape, width)}: make the background from samples of "
-                "the same kind and size"
-            )
 
     def __getstate__(self) -> dict[str, Any]:
         # For copies and for other processes. A lock belongs to one process.
@@ -219,6 +217,11 @@ class Recognizer:
         return self._gallery.n_samples
 
     @property
+    def front_end(self) -> FrontEnd:
+        """How samples are read: from photographs, crops or vectors."""
+        return self._reader.front_end
+
+    @property
     def inputs(self) -> str | None:
         """The kind of the samples: "image" or "vector"; None if nobody is enrolled."""
         return self._reader.kind
@@ -229,7 +232,11 @@ class Recognizer:
         model_id = self._model_id
         if model_id is None:
             with self._lock:
-                model_id = self._model_id = self._compute_model_id()
+                settings = [self.method, list(self.size), self.cosine_weight]
+                model_id = model_id_of(
+                    [*settings, self.parameters], self._gallery, self.background
+                )
+                self._model_id = model_id
         return model_id
 
     @property
@@ -259,7 +266,25 @@ class Recognizer:
         with self._lock:
             return np.array(self._gallery[subject])
 
-    def enroll(self, subject: str, images: Inputs) -> None:
+    def sample_names(self, subject: str) -> list[str]:
+        """The names of the samples of a subject, in the order of `samples`.
+
+        Parameters
+        ----------
+        subject : str
+            The name.
+
+        Returns
+        -------
+        list of str
+            A name for each sample; "" if it has none.
+        """
+        with self._lock:
+            return list(self._gallery.names(subject))
+
+    def enroll(
+        self, subject: str, images: Inputs, *, names: Sequence[str] | None = None
+    ) -> None:
         """Enrol a subject, or add samples to an enrolled subject.
 
         Parameters
@@ -270,6 +295,9 @@ class Recognizer:
             An image (height, width), several (n, height, width), a vector (p,),
             several (n, p), Pillow images or paths. All enrolled samples must be of one
             kind.
+        names : sequence of str, optional
+            A name for each sample, which explanations show. If None, a path is named
+            by its last two parts ("Ann/ann1.jpg"), and other samples have no name.
 
         Raises
         ------
@@ -278,9 +306,16 @@ class Recognizer:
         """
         subject = checked_name(subject)
         with self._lock, self._reader.kept_on_error():
-            self._add(subject, self._reader.read(images))
+            rows = self._reader.read(images)
+            self._add(subject, rows, sample_names(images, len(rows), names))
 
-    def enroll_many(self, images: Inputs, subjects: Sequence[str]) -> None:
+    def enroll_many(
+        self,
+        images: Inputs,
+        subjects: Sequence[str],
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
         """Enrol many samples at once.
 
         Parameters
@@ -289,26 +324,30 @@ class Recognizer:
             Samples, as for `enroll`.
         subjects : sequence of str
             The subject of each.
+        names : sequence of str, optional
+            A name for each sample, as for `enroll`.
         """
-        names = [checked_name(subject) for subject in subjects]
+        people = [checked_name(subject) for subject in subjects]
         with self._lock, self._reader.kept_on_error():
             rows = self._reader.read(images)
-            if len(names) != len(rows):
+            if len(people) != len(rows):
                 raise RecognitionError(
-                    f"{len(rows)} samples need as many subjects, got {len(names)}"
+                    f"{len(rows)} samples need as many subjects, got {len(people)}"
                 )
+            all_names = sample_names(images, len(rows), names)
             # All rows have the same size and type: if the first fits, all do.
             rows_of: dict[str, list[int]] = {}
-            for row, subject in enumerate(names):
+            for row, subject in enumerate(people):
                 rows_of.setdefault(subject, []).append(row)
             for subject, own in rows_of.items():
-                self._add(subject, rows[own])
+                self._add(subject, rows[own], [all_names[row] for row in own])
 
     def remove(self, subject: str) -> None:
         """Erase a subject.
 
         Nothing of the subject is left in the model. Of a calibration only the threshold
-        stays; calibrate again when you can. Files that were saved before are not
+        stays; calibrate again when you can. A prior, which was set with a background,
+        is computed again when it is next needed. Files that were saved before are not
         changed: save again to the same path.
 
         Parameters
@@ -324,16 +363,23 @@ class Recognizer:
         with self._lock:
             self._gallery[subject]  # Raises if it is not enrolled.
             self._discard_model(subject)
-            if self.calibration is not None and self.calibration.kind != "given":
-                # The rates and counts depend on samples of this subject too.
-                self.calibration = Calibration(
-                    self.calibration.threshold, "given", source=_KEPT_AFTER_REMOVAL
-                )
+            before = self._calibration
+            if before is not None and before.kind != "given":
+                # The threshold of a prior depends on the model, and so on samples of
+                # this subject. Of others the rates and counts do too.
+                if before.prior:
+                    self._prior_due, self._calibration = before.rate, None
+                else:
+                    self._calibration = Calibration(
+                        before.threshold, "given", source=_KEPT_AFTER_REMOVAL
+                    )
             self._gallery.remove(subject)
             if not self._gallery:
                 # The next subjects may be other people with another kind of samples.
-                if self.calibration and self.calibration.source == _KEPT_AFTER_REMOVAL:
-                    self.calibration = None
+                self._prior_due = None
+                kept = self._calibration
+                if kept is not None and kept.source == _KEPT_AFTER_REMOVAL:
+                    self._calibration = None
                 self._cache = SampleCache()
                 self._reader.reset()
 
@@ -390,30 +436,10 @@ class Recognizer:
         list of Verification
             One decision per sample.
         """
-        limit = self._decision_threshold(threshold)
+        limit = decision_threshold(threshold, self.threshold)
         matcher = self._fitted_matcher()
-        scores, names = self._scores(matcher, images), matcher.subjects
-        columns = {name: column for column, name in enumerate(names)}
-        unknown = [subject for subject in subjects if subject not in columns]
-        if unknown:
-            raise UnknownSubjectError(
-                f"{unknown[0]!r} is not enrolled; {len(names)} subjects are"
-            )
-        if len(subjects) != len(scores):
-            raise RecognitionError(
-                f"{len(scores)} samples need as many subjects, got {len(subjects)}"
-            )
-        found = []
-        for subject, row in zip(subjects, scores, strict=True):
-            score = float(row[columns[subject]])
-            decision: VerifyDecision = "match" if score >= limit else "no match"
-            probability = float(expit(score)) if matcher.has_log_ratios else None
-            found.append(
-                Verification(
-                    decision, subject, score, limit, matcher.model_id, probability
-                )
-            )
-        return found
+        scores = self._scores(matcher, images)
+        return verifications(matcher, scores, subjects, limit)
 
     def identify(
         self, image: Inputs, *, top: int = 5, threshold: float | None = None
@@ -459,37 +485,64 @@ class Recognizer:
         """
         if top < 1:
             raise RecognitionError(f"top must be at least 1, got {top}")
-        limit = self._decision_threshold(threshold)
+        limit = decision_threshold(threshold, self.threshold)
         matcher = self._fitted_matcher()
-        scores, names = self._scores(matcher, images), matcher.subjects
-        people = unknown = None
-        if matcher.has_log_ratios:
-            people, unknown = open_set_posterior(scores)
-        found = []
-        for number, row in enumerate(scores):
-            order = np.argsort(-row, kind="stable")[:top]
-            candidates = tuple(
-                Candidate(
-                    names[c],
-                    float(row[c]),
-                    None if people is None else float(people[number, c]),
-                )
-                for c in order
-            )
-            best = candidates[0]
-            match = best.score >= limit
-            found.append(
-                Identification(
-                    "match" if match else "unknown",
-                    best.subject if match else None,
-                    best.score,
-                    limit,
-                    candidates,
-                    matcher.model_id,
-                    None if unknown is None else float(unknown[number]),
-                )
-            )
-        return found
+        scores = self._scores(matcher, images)
+        return identifications(matcher, scores, top=top, threshold=limit)
+
+    def explain(
+        self, image: Inputs, *, top: int = 5, threshold: float | None = None
+    ) -> Explanation:
+        """Identify an image, and explain the answer.
+
+        Parameters
+        ----------
+        image : array, image or path
+            One sample.
+        top : int, default=5
+            Length of the list of candidates.
+        threshold : float, optional
+            Used instead of the threshold of the model.
+
+        Returns
+        -------
+        Explanation
+            The answer of `identify`, the parts of its score, and the enrolled samples
+            that are nearest to the image.
+        """
+        return self.explain_many(
+            self._single_sample(image), top=top, threshold=threshold
+        )[0]
+
+    def explain_many(
+        self, images: Inputs, *, top: int = 5, threshold: float | None = None
+    ) -> list[Explanation]:
+        """Identify many images, and explain the answers.
+
+        Parameters
+        ----------
+        images : array or list
+            Samples; templates do not keep enough of them.
+        top : int, default=5
+            Length of the lists of candidates.
+        threshold : float, optional
+            Used instead of the threshold of the model.
+
+        Returns
+        -------
+        list of Explanation
+            One explanation per sample.
+        """
+        if top < 1:
+            raise RecognitionError(f"top must be at least 1, got {top}")
+        if has_templates(images):
+            raise RecognitionError("A template cannot be explained: give the image")
+        # The samples of a subject must not be removed in the meantime.
+        with self._lock:
+            limit = decision_threshold(threshold, self.threshold)
+            matcher = self._fitted_matcher()
+            rows = self._reader.read(images, enrolling=False)
+            return explanations(matcher, self._gallery, rows, top=top, threshold=limit)
 
     def scores(self, images: Inputs) -> Array:
         """Similarities of samples to all subjects.
@@ -565,9 +618,70 @@ class Recognizer:
         return Template(matcher.model_id, scores[0])
 
     @property
+    def calibration(self) -> Calibration | None:
+        """Where the threshold comes from; None if there is no threshold."""
+        self._fill_prior()
+        return self._calibration
+
+    @calibration.setter
+    def calibration(self, calibration: Calibration | None) -> None:
+        with self._lock:
+            self._calibration, self._prior_due = calibration, None
+
+    @property
+    def calibration_is_stale(self) -> bool:
+        """Whether the calibration is of another model than the present one.
+
+        It is after an enrolment, and after a removal unless it is a prior, which is
+        then computed again. A threshold that was given by hand is never stale.
+        """
+        with self._lock:
+            found = self._calibration
+            if found is None:
+                return False
+            if found.kind == "given":
+                return found.source == _KEPT_AFTER_REMOVAL
+            return found.model_id != self.model_id
+
+    def refresh_prior(self) -> bool:
+        """Compute the threshold again if it is a prior, for the same rate.
+
+        Call it after an enrolment. However many people are enrolled by then, it stays
+        a prior; `calibrate` measures.
+
+        Returns
+        -------
+        bool
+            Whether it was a prior, and there still is a background. If not, nothing
+            has changed.
+        """
+        with self._lock:
+            found = self._calibration
+            if found is not None and found.prior and self.background is not None:
+                self._prior_due = found.rate
+            is_prior = self._prior_due is not None
+            self._fill_prior()
+            return is_prior
+
+    def _fill_prior(self) -> None:
+        """Compute the prior if it is due."""
+        if self._prior_due is None:
+            return
+        with self._lock:
+            due, background = self._prior_due, self.background
+            if due is None or background is None:
+                # Another thread has computed it in the meantime.
+                return
+            matcher = self._fitted_matcher()
+            self.calibration = prior_calibration(
+                self._gallery, matcher, background, kind=due[0], target=due[1]
+            )
+
+    @property
     def threshold(self) -> float | None:
         """The threshold, or None."""
-        return None if self.calibration is None else self.calibration.threshold
+        found = self.calibration
+        return None if found is None else found.threshold
 
     def set_threshold(self, threshold: float) -> None:
         """Set the threshold by hand.
@@ -599,7 +713,8 @@ class Recognizer:
             Samples that were not enrolled: of people who are not enrolled and, to
             measure the rate of missed people, of some who are. If None, the enrolled
             subjects are left out in turn. With a background and fewer than 20
-            subjects, strangers are simulated from the background instead.
+            subjects, strangers are simulated from the background instead: the
+            threshold is then a prior.
         labels : sequence of str, optional
             The person on each image.
         fmr : float, optional
@@ -616,35 +731,30 @@ class Recognizer:
             raise RecognitionError("Give either fmr (verify) or fpir (identify)")
         if (images is None) != (labels is None):
             raise RecognitionError("Give both images and labels, or neither")
+        kind: RateKind = "fmr" if fpir is None else "fpir"
+        target = float(fmr if fmr is not None else fpir)  # type: ignore[arg-type]
         with self._lock:
-            matcher = self._fitted_matcher()
-            if images is None or labels is None:
-                trials, source = self._own_trials(matcher)
-            else:
+            matcher, n_subjects = self._fitted_matcher(), len(self._gallery)
+            few = n_subjects < FEW_SUBJECTS and matcher.has_log_ratios
+            if images is not None and labels is not None:
                 scores = self._scores(matcher, images)
                 trials = held_out_trials(scores, labels, matcher.subjects)
                 n_strangers = len(trials.nonmated)
                 source = f"{n_strangers} samples of people who are not enrolled"
-            self.calibration = calibrate(
-                trials,
-                kind="fmr" if fpir is None else "fpir",
-                target=float(fmr if fmr is not None else fpir),  # type: ignore[arg-type]
-                source=source,
-                model_id=matcher.model_id,
+            elif self.background is not None and few:
+                self.calibration = prior = prior_calibration(
+                    self._gallery, matcher, self.background, kind=kind, target=target
+                )
+                warn_of_few(prior, stacklevel=3)
+                return prior
+            else:
+                trials = left_out_trials(self._gallery, matcher, self._cache)
+                source = f"{n_subjects} enrolled subjects left out in turn"
+            model_id = matcher.model_id
+            self.calibration = found = calibrate(
+                trials, kind=kind, target=target, source=source, model_id=model_id
             )
-            return self.calibration
-
-    def _own_trials(self, matcher: Matcher) -> tuple[Trials, str]:
-        """Trials without further samples, and their source in words."""
-        n_subjects = len(self._gallery)
-        if self.background is not None and n_subjects < FEW_SUBJECTS:
-            source = (
-                f"strangers simulated from a background of {self.background.n_people} "
-                "people"
-            )
-            return background_trials(matcher, self.background), source
-        trials = left_out_trials(self._gallery, matcher, self._cache)
-        return trials, f"{n_subjects} enrolled subjects left out in turn"
+            return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save everything in one file.
@@ -698,12 +808,12 @@ class Recognizer:
         """
         return load_recognizer(cls, path, embedding=embedding, verify=verify)
 
-    def _add(self, subject: str, rows: NDArray[Any]) -> None:
+    def _add(self, subject: str, rows: NDArray[Any], names: Sequence[str]) -> None:
         self._gallery.checked(subject, rows)
         if self.background is not None:
-            self._check_background(self.background)
+            self._reader.check_background(self.background)
         self._discard_model(subject)
-        self._gallery.add(subject, rows)
+        self._gallery.add(subject, rows, names)
 
     def _discard_model(self, subject: str) -> None:
         """Discard the model and the cached results of a subject.
@@ -734,7 +844,8 @@ class Recognizer:
                 matcher.fit(self._gallery, self._cache)
             except DualQMLError:
                 raise
-            except ValueError as error:
+            # Arithmetic fails for samples unlike a background by many powers of ten.
+            except (ArithmeticError, ValueError) as error:
                 raise RecognitionError(
                     f"{self.method} cannot learn from these samples: {error}"
                 ) from error
@@ -757,12 +868,8 @@ class Recognizer:
         )
 
     def _scores(self, matcher: Matcher, images: Inputs) -> Array:
-        if isinstance(images, Template):
-            images = [images]
-        if isinstance(images, Sequence) and any(
-            isinstance(item, Template) for item in images
-        ):
-            return _template_scores(images, matcher.model_id)
+        if has_templates(images):
+            return template_scores(images, matcher.model_id)
         return matcher.scores(self._reader.read(images, enrolling=False))
 
     def _single_sample(self, image: Inputs) -> Any:
@@ -775,49 +882,3 @@ class Recognizer:
                 "verify_many and identify_many"
             )
         return self._reader.as_inputs(rows)
-
-    def _decision_threshold(self, given: float | None) -> float:
-        if given is not None:
-            if not np.isfinite(given):
-                raise RecognitionError(f"A threshold is a finite number, not {given!r}")
-            return float(given)
-        if self.calibration is None:
-            raise NoThresholdError(
-                "There is no threshold yet: calibrate the recogniser, or pass "
-                "threshold. scores() needs none."
-            )
-        return self.calibration.threshold
-
-    def _compute_model_id(self) -> str:
-        digest = hashlib.sha256()
-        settings = [self.method, list(self.size), self.cosine_weight, self.parameters]
-        digest.update(json.dumps([settings, self.subjects()], sort_keys=True).encode())
-        for subject in self._gallery:
-            rows = np.ascontiguousarray(self._gallery[subject])
-            digest.update(repr((rows.shape, rows.dtype.str)).encode() + rows.tobytes())
-        if self.background is not None:
-            for name, value in sorted(vars(self.background).items()):
-                if value is None or isinstance(value, str):
-                    digest.update(f"{name}={value}".encode())
-                else:
-                    array = np.ascontiguousarray(value, dtype=np.float64)
-                    digest.update(f"{name}={array.shape}".encode() + array.tobytes())
-        return digest.hexdigest()[:16]
-
-
-def _kind_in_words(shape: tuple[int, ...] | None, width: int | None) -> str:
-    if shape is not None:
-        return f"images of {shape[0]} x {shape[1]} pixels"
-    return f"vectors of {width} values"
-
-
-def _template_scores(templates: Sequence[Template], model_id: str) -> Array:
-    for template in templates:
-        if not isinstance(template, Template):
-            raise RecognitionError("Templates and other samples cannot be mixed")
-        if template.model_id != model_id:
-            raise RecognitionError(
-                f"The template is of model {template.model_id}, this is model "
-                f"{model_id}: make it again from the image"
-            )
-    return np.array([template.scores for template in templates])

@@ -13,11 +13,13 @@ import inspect
 import json
 import math
 import os
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from dualqml import __version__
@@ -43,9 +45,17 @@ from dualqml.exceptions import ModelFileError, RecognitionError
 from dualqml.extractors import Background, DualQMLW
 from dualqml.extractors.methods import METHODS
 from dualqml.persistence.codec import Decoder, Encoder
-from dualqml.persistence.model_files import VERSION_KEY, check_format
+from dualqml.persistence.formats import VERSION_KEY
 from dualqml.persistence.tensors import read_tensors, strict_json, write_tensors
-from dualqml.recognition.gallery import Gallery, checked_name
+from dualqml.recognition.file_format import (
+    FORMAT,
+    FORMAT_KEY,
+    ID_KEY,
+    STATE_KEY,
+    check_recognizer,
+)
+from dualqml.recognition.front_end import FrontEnd
+from dualqml.recognition.gallery import Gallery, checked_name, checked_sample_name
 from dualqml.recognition.inputs import Embedding
 from dualqml.recognition.matcher import SCALE_FIELDS, Matcher
 from dualqml.recognition.results import Calibration
@@ -55,13 +65,6 @@ if TYPE_CHECKING:
 
 #: A recogniser, or a subclass of it.
 _Kind = TypeVar("_Kind", bound="Recognizer")
-
-#: Version of the format. It changes with a major version of dualqml at most.
-FORMAT = 2
-
-_FORMAT_KEY = "dualqml.recognizer"
-_ID_KEY = "dualqml.model_id"
-_STATE_KEY = "dualqml.state"
 
 _NUMBER = plain_number("a finite number", -math.inf)
 _POSITIVE = plain_number("a positive number", math.ulp(0.0))
@@ -81,8 +84,22 @@ _STATE: Mapping[str, Kind] = {
     "counts": array_of("a vector of 64-bit whole numbers", "int64", 1),
     "rows": array_of("images or vectors in rows", "uint8 float32", 2, finite=True)
     | NOTHING,
+    # In UTF-8, one line for each row. A list in JSON could not have so many.
+    "names": array_of("a vector of bytes", "uint8", 1) | NOTHING,
+    "front_end": _RECORD,
     "calibration": _RECORD,
     "matcher": _RECORD,
+}
+#: How the faces of photographs are described.
+_FRONT_END: Mapping[str, Kind] = {
+    "sha256": Kind(
+        "a SHA-256", lambda v: type(v) is str and bool(re.fullmatch("[0-9a-f]{64}", v))
+    ),
+    "path": LINE | NOTHING,
+    "size": plain_number("a side of 8 to 1024 pixels", 8, 1024),
+    "channels": one_of(("rgb", "bgr")),
+    "mean": _NUMBER,
+    "scale": _POSITIVE,
 }
 #: Fields of its calibration.
 _CALIBRATION: Mapping[str, Kind] = {
@@ -97,6 +114,7 @@ _CALIBRATION: Mapping[str, Kind] = {
     "n_mated": _WHOLE,
     "source": LINE,
     "model_id": LINE,
+    "prior": Kind("true or false", lambda v: type(v) is bool),
 }
 #: Fields of the model that was fitted to its subjects.
 _MATCHER: Mapping[str, Kind] = {
@@ -131,6 +149,8 @@ def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> N
         "subjects": recognizer.subjects(),
         "counts": np.array([len(gallery[s]) for s in gallery], dtype=np.int64),
         "rows": gallery.rows if len(gallery) else None,
+        "names": _packed_names(gallery),
+        "front_end": recognizer.front_end.as_dict(),
         "calibration": None if calibration is None else calibration.as_dict(),
         "matcher": matcher,
     }
@@ -144,10 +164,10 @@ def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> N
             f"{path}: the recogniser cannot be saved: {error}"
         ) from error
     metadata = {
-        _FORMAT_KEY: str(FORMAT),
+        FORMAT_KEY: str(FORMAT),
         VERSION_KEY: __version__,
-        _ID_KEY: recognizer.model_id,
-        _STATE_KEY: text,
+        ID_KEY: recognizer.model_id,
+        STATE_KEY: text,
     }
     write_tensors(path, encoder.arrays, metadata)
 
@@ -161,17 +181,16 @@ def load_recognizer(
 ) -> _Kind:
     """Load a recogniser; see `Recognizer.load`."""
     arrays, metadata = read_tensors(path, verify=verify)
-    if _FORMAT_KEY not in metadata or _STATE_KEY not in metadata:
-        raise ModelFileError(f"{path} is a safetensors file, but no recogniser")
-    check_format(path, metadata, _FORMAT_KEY, FORMAT)
+    check_recognizer(path, metadata)
     try:
         decoder = Decoder(arrays, values=verify)
-        state = decoder.decode(strict_json(metadata[_STATE_KEY]))
+        state = decoder.decode(strict_json(metadata[STATE_KEY]))
         if decoder.unused:
             raise ValueProblem((decoder.unused[0],), "is an array that is not used")
+        _fill_missing(state)
         _check_state(state)
         found = _recognizer_from_state(kind, state, embedding)
-        if found.model_id != metadata.get(_ID_KEY):
+        if found.model_id != metadata.get(ID_KEY):
             raise ValueError("its samples do not fit its model id")
     except (ValueError, RecognitionError) as error:
         reason = printable(str(error), 1000)
@@ -181,11 +200,45 @@ def load_recognizer(
     return found
 
 
+def _fill_missing(state: Any) -> None:
+    """Add the fields that earlier files of this format do not have."""
+    if isinstance(state, dict):
+        state.setdefault("names", None)
+        state.setdefault("front_end", None)
+        if isinstance(state.get("calibration"), dict):
+            state["calibration"].setdefault("prior", False)
+
+
+def _packed_names(gallery: Gallery) -> NDArray[np.uint8] | None:
+    """The names of all samples in one array; None if no sample has a name."""
+    if not gallery.has_names:
+        return None
+    lines = "\n".join(name for subject in gallery for name in gallery.names(subject))
+    return np.frombuffer(lines.encode(), dtype=np.uint8)
+
+
+def _unpacked_names(packed: NDArray[np.uint8] | None, n_samples: int) -> list[str]:
+    """The names of all samples; raise if they are not valid."""
+    if packed is None:
+        return [""] * n_samples
+    # First their number: text of many short lines takes much memory.
+    if int(np.count_nonzero(packed == ord("\n"))) != n_samples - 1:
+        raise ValueError("there is not a name for each sample")
+    names = packed.tobytes().decode().split("\n")
+    if not any(names):
+        raise ValueError("the names of samples are all empty")
+    return [checked_sample_name(name) for name in names]
+
+
 def _check_state(state: Any) -> None:
     """Raise if a field of a state is missing, unknown or not valid."""
     check_fields(state, _STATE, ())
     _check_parameters(state["parameters"], "parameters")
     _check_gallery(state)
+    if state["front_end"] is not None:
+        check_fields(state["front_end"], _FRONT_END, ("front_end",))
+        if state["kind"] == "image":
+            raise ValueProblem(("front_end",), "is for photographs, not for crops")
     if state["calibration"] is not None:
         _check_calibration(state["calibration"])
     if state["matcher"] is not None:
@@ -213,6 +266,8 @@ def _check_gallery(state: Mapping[str, Any]) -> None:
             "there are subjects without samples, or samples without subjects"
         )
     if rows is None:
+        if state["names"] is not None:
+            raise ValueError("there are names of samples without samples")
         return
     # First each count by itself: the sum of forged counts could overflow.
     inside = counts.min() >= 1 and counts.max() <= len(rows)
@@ -228,6 +283,8 @@ def _check_gallery(state: Mapping[str, Any]) -> None:
 def _check_calibration(record: Mapping[str, Any]) -> None:
     check_fields(record, _CALIBRATION, ("calibration",))
     if record["kind"] == "given":
+        if record["prior"]:
+            raise ValueProblem(("calibration", "prior"), "is set for a given threshold")
         return
     for name in ("target", "achieved", "low", "high"):
         if record[name] is None:
@@ -249,12 +306,15 @@ def _recognizer_from_state(
         background=state["background"],
         **state["parameters"],
     )
+    if state["front_end"] is not None:
+        found._reader.remember(FrontEnd.from_dict(state["front_end"]))
     rows = state["rows"]
     found._reader.kind = state["kind"]
     found._reader.width = None if rows is None else rows.shape[1]
-    _fill_gallery(found._gallery, state)
+    if rows is not None:
+        _fill_gallery(found._gallery, state)
     if rows is not None and found.background is not None:
-        found._check_background(found.background)
+        found._reader.check_background(found.background)
     _validated_estimator(found._new_matcher())
     if state["calibration"] is not None:
         found.calibration = Calibration(**state["calibration"])
@@ -265,10 +325,12 @@ def _recognizer_from_state(
 
 def _fill_gallery(gallery: Gallery, state: Mapping[str, Any]) -> None:
     ends = np.cumsum(state["counts"])
+    names = _unpacked_names(state["names"], len(state["rows"]))
     for subject, end, count in zip(
         state["subjects"], ends, state["counts"], strict=True
     ):
-        gallery.restore(subject, state["rows"][end - count : end])
+        part = slice(end - count, end)
+        gallery.restore(subject, state["rows"][part], names[part])
 
 
 def _validated_estimator(matcher: Matcher) -> Any:

@@ -8,6 +8,12 @@ from dualqml._typing import Array
 
 IdentifyDecision = Literal["match", "unknown"]
 VerifyDecision = Literal["match", "no match"]
+RateKind = Literal["fmr", "fpir"]
+#: The rate of a calibration, and what it counts, in words.
+_RATES = {
+    "fmr": ("false match rate", "comparisons"),
+    "fpir": ("false positive identification rate", "searches"),
+}
 
 
 @dataclass(frozen=True)
@@ -143,10 +149,13 @@ class Calibration:
         The rate on the calibration data, at most the target.
     low, high : float or None
         95 % interval of that rate (Clopper and Pearson), as if comparisons were
-        independent. They share people, so the true interval is wider.
+        independent. They share people, so the true interval is wider. For a prior it
+        is that of as many trials as there are people with several samples in the
+        background, as each of them counts once.
     missed : float or None
         False non-match rate, or false negative identification rate, of the mated
-        comparisons; None if there are none.
+        comparisons; None if there are none. For a prior, the rate that is expected
+        from the scores of the people of the background, which are taken as normal.
     n_comparisons : int
         Number of non-mated comparisons or searches.
     n_mated : int
@@ -155,6 +164,9 @@ class Calibration:
         The calibration data in words.
     model_id : str
         The model that was calibrated. It is another one after an enrolment or removal.
+    prior : bool
+        Whether the threshold was set on strangers who were simulated from a
+        background, before anything was measured on these people.
     """
 
     threshold: float
@@ -168,6 +180,54 @@ class Calibration:
     n_mated: int = 0
     source: str = ""
     model_id: str = ""
+    prior: bool = False
+
+    @property
+    def rate(self) -> tuple[RateKind, float] | None:
+        """The kind and the target of the rate; None if the threshold was given."""
+        if self.kind == "given" or self.target is None:
+            return None
+        return self.kind, self.target
+
+    def describe(self) -> str:
+        """Where the threshold comes from, in plain sentences.
+
+        Returns
+        -------
+        str
+            One line.
+
+        Examples
+        --------
+        >>> from dualqml.recognition import Calibration
+        >>> Calibration(0.5, "given", source="given by the user").describe()
+        'Threshold 0.5: given by the user.'
+        """
+        begin = f"Threshold {self.threshold:.4g}: "
+        if self.kind == "given" or self.target is None or self.achieved is None:
+            return f"{begin}{self.source or 'given by hand'}."
+        rate, ask = _RATES[self.kind]
+        purpose = f"for a {rate} of {_percent(self.target)}"
+        if self.prior:
+            text = f"{begin}a prior, from {self.source}, {purpose}."
+            if self.missed is not None:
+                text += (
+                    f" About {_percent(self.missed)} of {ask} for enrolled people "
+                    "would be missed."
+                )
+            return f"{text} Nothing was measured on this gallery yet; calibrate to do."
+        text = (
+            f"{begin}measured on {self.source}, {purpose}: "
+            f"{_percent(self.achieved)} of {self.n_comparisons} {ask}"
+        )
+        if self.low is not None and self.high is not None:
+            text += f" (95 % interval {_percent(self.low)} to {_percent(self.high)})"
+        if self.missed is None:
+            return f"{text}. How many enrolled people would be missed is not known."
+        return (
+            f"{text}. {_percent(self.missed)} of {self.n_mated} {ask} for enrolled "
+            "people were missed."
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON.
@@ -178,3 +238,7 @@ class Calibration:
             The fields by name.
         """
         return asdict(self)
+
+
+def _percent(rate: float) -> str:
+    return f"{100.0 * rate:.3g} %"
