@@ -18,8 +18,8 @@ from benchmarks.timing import markdown_table
 from dualqml import DualQMLClassifier, DualQMLW, DualQMLWCV
 from dualqml._linalg import unit_rows
 from dualqml._typing import Array
-from dualqml.extractors._quadratic_features import centred, profile_gallery
 from dualqml.extractors.nearest import class_similarities
+from dualqml.extractors.quadratic_features import centred, profile_gallery
 from tests.datasets import has_database, load_samples, split
 
 CELLS = [

@@ -32,7 +32,7 @@ from dualqml.core.class_chunks import class_chunks
 from dualqml.core.krylov_solver import RationalBasis
 from dualqml.core.newton import CHUNK_BYTES
 from dualqml.core.reference import solve_class_sdp, solve_lbfgs
-from dualqml.extractors._quadratic_features import quadratic_features
+from dualqml.extractors.quadratic_features import quadratic_features
 from tests.datasets import TrainingSet, synthetic_set, training_set
 
 LAMS = (1.0, 100.0)

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from dualqml import DualQMLClassifier, DualQMLW
 from dualqml.extractors import NearestSample
-from dualqml.extractors.quadratic_features import energies_of_others
 from dualqml.extractors.class_sizes import (
     class_scales,
     pooled_correlation,
     scales_of_sizes,
     size_gain,
 )
+from dualqml.extractors.quadratic_features import energies_of_others
 from tests.datasets import load_samples
 from tests.problems import make_data
 

@@ -357,7 +357,8 @@ class TestDescribe:
             "Threshold 4.213: a prior, from strangers simulated from a background of "
             "151 people, for a false positive identification rate of 1 %. About 2.13 % "
             "of searches for enrolled people would be missed. Nothing was measured on "
-            "this gallery yet; calibrate to do."
+            "this gallery yet: calibrate it, with photographs of other people if "
+            "you have them."
         )
         assert "missed" not in replace(found, missed=None).describe()
 

@@ -44,7 +44,9 @@ def add_json_argument(
 
 def add_root_argument(parser: argparse.ArgumentParser) -> None:
     """Declare where the databases are that are known by name."""
-    parser.add_argument("--root", type=Path, help="folder that holds the databases")
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="folder that holds the databases"
+    )
 
 
 def add_method_argument(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +57,8 @@ def add_method_argument(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=METHOD_NAMES,
         default="DualQML-W",
-        help="method of recognition (default: DualQML-W)",
+        metavar="NAME",
+        help=f"method of recognition: {', '.join(METHOD_NAMES)} (default: DualQML-W)",
     )
 
 
@@ -88,6 +91,7 @@ def add_data_arguments(
     parser.add_argument(
         "data",
         nargs="?",
+        metavar="DATA",
         help="a folder with one folder of images for each person, or any database of "
         "dualqml reproduce (optional)",
     )
@@ -128,6 +132,7 @@ def add_photograph_arguments(
     *,
     with_model: bool = False,
     several: tuple[str, ...] = ("error", "largest"),
+    jobs: str = "number of threads that read photographs",
 ) -> None:
     """Declare how faces are found and described.
 
@@ -140,6 +145,8 @@ def add_photograph_arguments(
         are declared too.
     several : tuple of str
         The choices for photographs with several faces, the default first.
+    jobs : str
+        What the help says about the number of jobs.
     """
     group = parser.add_argument_group("photographs")
     meanings = {
@@ -172,7 +179,7 @@ def add_photograph_arguments(
         "--jobs",
         type=int,
         metavar="N",
-        help="number of threads that read photographs (default: all cores)",
+        help=f"{jobs} (default: all cores)",
     )
     group.add_argument(
         "--network",
@@ -188,6 +195,7 @@ def add_photograph_arguments(
         "--network-size",
         type=int,
         default=112,
+        metavar="PIXELS",
         help="height and width of its input (default: 112)",
     )
     group.add_argument(
@@ -200,10 +208,15 @@ def add_photograph_arguments(
         "--network-mean",
         type=float,
         default=127.5,
-        help="a value v of a pixel becomes (v - mean) / scale (default: 127.5)",
+        metavar="VALUE",
+        help="what is subtracted from the pixels, 0 to 255 (default: 127.5)",
     )
     group.add_argument(
-        "--network-scale", type=float, default=127.5, help="(default: 127.5)"
+        "--network-scale",
+        type=float,
+        default=127.5,
+        metavar="VALUE",
+        help="what they are divided by then (default: 127.5)",
     )
 
 

@@ -5,26 +5,26 @@ A sample that cannot be used has a problem, and the others go on.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
 from dualqml.cli._output import Progress
-from dualqml.exceptions import DatabaseError, NoFaceError, PoorFaceError
+from dualqml.exceptions import (
+    DatabaseError,
+    NoFaceError,
+    PoorFaceError,
+    RecognitionError,
+)
 
 if TYPE_CHECKING:
     from dualqml.images.faces import Face, PhotographFaces
+    from dualqml.recognition import Recognizer
+    from dualqml.recognition.decision_model import DecisionModel
     from dualqml.recognition.front_end import FrontEnd
-
-
-class HasFrontEnd(Protocol):
-    """A model that says how its samples are read."""
-
-    @property
-    def front_end(self) -> "FrontEnd":
-        """How samples are read."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class ProbeFace:
 
     Attributes
     ----------
-    sample : object
-        What the recogniser takes: a vector, or the path of a crop.
+    sample : ndarray of shape (n_features,) or (height, width)
+        What the recogniser takes: a vector, or a grey crop.
     face : Face or None
         Where it is, in a photograph.
     """
@@ -54,7 +54,7 @@ class Probe:
     faces : list of ProbeFace
         The faces to answer for.
     problems : list of DatabaseError
-        What is wrong with it, or with some of its faces.
+        Why it cannot be used.
     remarks : tuple of str
         What the user should know if it is used.
     """
@@ -71,7 +71,12 @@ class Probe:
         return bool(self.problems) and all(isinstance(p, kinds) for p in self.problems)
 
 
-def read_probes(options: argparse.Namespace, model: HasFrontEnd) -> Iterator[Probe]:
+def read_probes(
+    options: argparse.Namespace,
+    model: "Recognizer | DecisionModel",
+    *,
+    drawings: Path | None = None,
+) -> Iterator[Probe]:
     """Read the samples that the arguments of `add_probe_arguments` name.
 
     Parameters
@@ -80,6 +85,8 @@ def read_probes(options: argparse.Namespace, model: HasFrontEnd) -> Iterator[Pro
         The parsed arguments.
     model : Recognizer or DecisionModel
         The model that says how samples are read.
+    drawings : Path, optional
+        The folder to which drawings are written.
 
     Yields
     ------
@@ -89,11 +96,13 @@ def read_probes(options: argparse.Namespace, model: HasFrontEnd) -> Iterator[Pro
     Raises
     ------
     DatabaseError
-        No sample is named, or the samples cannot be those of the model.
+        No sample is named, or the samples cannot be those of the model, or drawings
+        would be written over photographs.
     """
     from dualqml.cli._samples import misfit
 
-    kind = model.front_end.kind
+    front_end = model.front_end
+    kind = front_end.kind
     if kind is None:
         raise DatabaseError("Nobody is enrolled in this model; train a new one")
     if options.embeddings is not None and options.images:
@@ -110,9 +119,22 @@ def read_probes(options: argparse.Namespace, model: HasFrontEnd) -> Iterator[Pro
     if kind == "vectors":
         return _vector_probes(options.embeddings)
     paths = _paths(options.images)
+    if drawings is not None:
+        _check_drawings(drawings, paths, kind)
     if kind == "crops":
-        return iter([Probe(str(path), [ProbeFace(path)]) for path in paths])
-    return _photograph_probes(paths, options, model.front_end)
+        return _crop_probes(paths, cast("Recognizer", model))
+    return _photograph_probes(paths, options, front_end)
+
+
+def _check_drawings(folder: Path, paths: Sequence[Path], kind: str) -> None:
+    if kind != "photographs":
+        raise DatabaseError(
+            f"--draw shows faces in photographs, and this model is of {kind}"
+        )
+    if folder.resolve() in {path.resolve().parent for path in paths}:
+        raise DatabaseError(
+            f"{folder} holds photographs that are read; drawings need another folder"
+        )
 
 
 def _vector_probes(path: Path) -> Iterator[Probe]:
@@ -120,7 +142,29 @@ def _vector_probes(path: Path) -> Iterator[Probe]:
 
     vectors, _, _ = read_vectors(path)
     for number, vector in enumerate(vectors):
-        yield Probe(f"row {number}", [ProbeFace(vector)])
+        probe = Probe(f"row {number}")
+        if vector.any():
+            probe.faces.append(ProbeFace(vector))
+        else:
+            probe.problems.append(DatabaseError(f"row {number}: all values are zero"))
+        yield probe
+
+
+def _crop_probes(paths: Sequence[Path], model: "Recognizer") -> Iterator[Probe]:
+    from dualqml.recognition.inputs import InputReader
+
+    reader = InputReader(size=model.size)
+    for path in paths:
+        probe = Probe(str(path))
+        try:
+            pixels = reader.read(path).reshape(model.size)
+        except DatabaseError as error:
+            probe.problems.append(error)
+        except RecognitionError as error:  # It does not say which.
+            probe.problems.append(DatabaseError(f"{path}: {error}"))
+        else:
+            probe.faces.append(ProbeFace(pixels))
+        yield probe
 
 
 def _photograph_probes(
@@ -147,22 +191,23 @@ def _probe(seen: "PhotographFaces", several: str, min_quality: float) -> Probe:
     """The faces of a photograph that a command answers for."""
     from dualqml.images.faces import check_quality
 
-    chosen, problems = [], []
     try:
         # Raises too if the photograph cannot be read or has no face.
         main = seen.main_face("error" if several == "error" else "largest")
         chosen = list(seen.faces) if several == "all" else [main]
+        good = [one for one in chosen if one.face.quality >= min_quality]
+        if not good:
+            check_quality(main.face, min_quality, seen.name)
     except DatabaseError as error:
-        problems.append(error)
-    faces = []
-    for one in chosen:
-        try:
-            check_quality(one.face, min_quality, seen.name)
-        except DatabaseError as error:
-            problems.append(error)
-        else:
-            faces.append(ProbeFace(one.vector, one.face))
-    return Probe(seen.name, faces, problems, seen.remarks)
+        return Probe(seen.name, problems=[error])
+    remarks = seen.remarks
+    if len(good) < len(chosen):
+        remarks += (
+            f"{len(chosen) - len(good)} of {len(chosen)} faces have a lower quality "
+            f"than {min_quality:g} and get no answer",
+        )
+    faces = [ProbeFace(one.vector, one.face) for one in good]
+    return Probe(seen.name, faces, remarks=remarks)
 
 
 def _paths(words: Sequence[str]) -> list[Path]:
@@ -172,8 +217,7 @@ def _paths(words: Sequence[str]) -> list[Path]:
     found: list[Path] = []
     for word in words:
         if word == "-":
-            lines = sys.stdin.read().splitlines()
-            found += _paths([line for line in lines if line.strip() and line != "-"])
+            found += _paths(_words_of_standard_input())
         elif Path(word).is_dir():
             images = find_images(word)
             if not images:
@@ -184,3 +228,10 @@ def _paths(words: Sequence[str]) -> list[Path]:
     if not found:
         raise DatabaseError("No image was named on standard input")
     return found
+
+
+def _words_of_standard_input() -> list[str]:
+    """The names on standard input; those of files may be of any bytes."""
+    lines = os.fsdecode(sys.stdin.buffer.read()).split("\n")
+    words = [line.rstrip("\r") for line in lines]
+    return [word for word in words if word.strip() not in ("", "-")]

@@ -88,7 +88,7 @@ def read_labelled(
         raise DatabaseError("Give either a folder or database, or --embeddings")
     if recognizer is None:
         kind = input_kind(options)
-        embedder = new_embedder(options) if kind == "photographs" else None
+        embedder = new_embedder(options, kind)
     else:
         kind = model_input(recognizer)
         embedder = known_embedder(recognizer, options)
@@ -118,20 +118,18 @@ def input_kind(options: argparse.Namespace) -> str:
                 f"--embeddings has vectors, and --input says {options.input}"
             )
         return "vectors"
-    return database_kind(options.data, options.root, options.input)
+    return database_kind(options.data, options)
 
 
-def database_kind(place: str, root: Path | None, wanted: str) -> str:
+def database_kind(place: str, options: argparse.Namespace) -> str:
     """What the samples of a database are.
 
     Parameters
     ----------
     place : str
         A known name, a folder or a file.
-    root : Path or None
-        Folder that holds the databases.
-    wanted : {"auto", "photographs", "crops", "vectors"}
-        What the user says.
+    options : argparse.Namespace
+        The parsed arguments, with those of `add_input_argument`.
 
     Returns
     -------
@@ -141,24 +139,28 @@ def database_kind(place: str, root: Path | None, wanted: str) -> str:
     Raises
     ------
     DatabaseError
-        The database cannot be what the user says.
+        The database cannot be what the user says, or is not there.
     """
-    from dualqml.data import DATABASES, holds_vectors
+    from dualqml.data import DATABASES, holds_vectors, load_database
     from dualqml.data.image_files import find_people
     from dualqml.data.photographs import guess_images
 
+    root, wanted = options.root, options.input
     path = Path(place) if root is None else root / place
     found = "folder"
     if place in DATABASES:
         found = "crops"
     elif path.is_file():
         found = "vectors" if holds_vectors(path) else "crops"
+    elif not path.exists():
+        load_database(place, root)  # Raises, and says what could be given.
     if found == "folder" and wanted in ("auto", "photographs", "crops"):
         if wanted != "auto":
             return wanted
         guess = guess_images(find_people(path).paths)
         other = "crops" if guess.kind == "photographs" else "photographs"
-        reads = " and reads their faces with YuNet and SFace"
+        network = "SFace" if options.network is None else options.network.name
+        reads = f" and reads their faces with YuNet and {network}"
         say(
             f"dualqml: takes the images of {place} for {guess.kind}"
             f"{reads if guess.kind == 'photographs' else ''} ({guess.reason}). If "
@@ -224,19 +226,29 @@ def model_input(recognizer: "Recognizer") -> str:
     return recognizer.front_end.kind
 
 
-def new_embedder(options: argparse.Namespace) -> "FaceEmbedder":
+def new_embedder(options: argparse.Namespace, kind: str) -> "FaceEmbedder | None":
     """The reader of photographs that the arguments describe.
 
     Parameters
     ----------
     options : argparse.Namespace
         The parsed arguments.
+    kind : {"photographs", "crops", "vectors"}
+        What the samples are.
 
     Returns
     -------
-    FaceEmbedder
-        The reader.
+    FaceEmbedder or None
+        The reader; None if the samples are not photographs.
+
+    Raises
+    ------
+    DatabaseError
+        A network is given, and there are no photographs.
     """
+    if kind != "photographs":
+        _refuse_network(options, f"the samples are {kind}")
+        return None
     from dualqml.images import FaceEmbedder
 
     found = FaceEmbedder(
@@ -284,12 +296,40 @@ def known_embedder(
             tiles=options.tiles,
             n_jobs=photograph_jobs(options),
         )
-    elif options.network is not None:
-        raise DatabaseError(
-            "--network belongs to photographs, and this model is of "
-            f"{recognizer.front_end.kind}"
-        )
+    else:
+        _refuse_network(options, f"this model is of {recognizer.front_end.kind}")
     return found
+
+
+def _refuse_network(options: argparse.Namespace, reason: str) -> None:
+    if options.network is not None:
+        raise DatabaseError(f"--network belongs to photographs, and {reason}")
+
+
+def photograph_words(options: argparse.Namespace) -> list[str]:
+    """The options of `add_photograph_arguments` that are not the default ones.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The parsed arguments.
+
+    Returns
+    -------
+    list of str
+        Words of a command that reads photographs alike, without private paths.
+    """
+    words = [] if options.several == "error" else ["--several", options.several]
+    if options.min_quality:
+        words += ["--min-quality", f"{options.min_quality:g}"]
+    words += ["--tiles"] * options.tiles
+    if options.network is not None:
+        words += ["--network", options.network.name]
+        words += ["--network-size", str(options.network_size)]
+        words += ["--network-channels", options.network_channels]
+        words += ["--network-mean", f"{options.network_mean:g}"]
+        words += ["--network-scale", f"{options.network_scale:g}"]
+    return words
 
 
 def smallest_quality(options: argparse.Namespace) -> float:
@@ -353,12 +393,18 @@ def _read_vectors(options: argparse.Namespace) -> Labelled:
 def _labelled(
     name: str, kind: str, found: "AnyDatabase", embedder: "FaceEmbedder | None"
 ) -> Labelled:
+    from dualqml.recognition.gallery import LONGEST_NAME
+
+    files = None
+    if found.files is not None:
+        # A file can have a name that no sample can have.
+        files = [printable(file, LONGEST_NAME) for file in found.files.tolist()]
     return Labelled(
         name,
         kind,
         found.samples,
         found.labels.tolist(),
-        None if found.files is None else found.files.tolist(),
+        files,
         found.skipped,
         getattr(found, "remarks", ()),
         embedder,
@@ -468,7 +514,8 @@ def read_background(
     Raises
     ------
     DatabaseError
-        The samples cannot be used, or the file holds something else.
+        The samples cannot be used, or the file holds something else, or some samples
+        cannot be used and the user wants to stop then.
     """
     from dualqml.data import DATABASES, holds_vectors
     from dualqml.data.vectors import read_vectors
@@ -500,7 +547,8 @@ def read_background(
         )
     found = read_database(options.background, options.root, embedder)
     data = _labelled(path.name, kind, found, embedder)
-    tell_bad(data.skipped, data.remarks, len(data.labels), options.on_bad)
+    if stops_at_bad(data, options):
+        raise DatabaseError(f"{path}: some images cannot be used; see above")
     return background_of(data, size)
 
 

@@ -2,6 +2,7 @@
 """Commands that decide who is on images: verify and identify."""
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,7 @@ from dualqml.cli._arguments import (
 from dualqml.cli._output import say, say_json
 from dualqml.cli._probes import Probe, ProbeFace, read_probes
 from dualqml.cli.exit_codes import FAILED, NO_FACE, OK, UNKNOWN
-from dualqml.exceptions import DatabaseError, RecognitionError
+from dualqml.exceptions import DatabaseError
 
 if TYPE_CHECKING:
     from dualqml.recognition import Identification, Recognizer, Verification
@@ -131,7 +132,7 @@ def _answer(options: argparse.Namespace, model: Any, decide: Any, line: Any) -> 
 
     draws = getattr(options, "draw", None)
     drawing = None if draws is None else _Drawing(draws, options.force)
-    probes: Iterable[Probe] = read_probes(options, model)
+    probes: Iterable[Probe] = read_probes(options, model, drawings=draws)
     if options.on_bad == "stop":
         probes = list(probes)
         bad = [probe for probe in probes if probe.problems]
@@ -171,7 +172,8 @@ def _answer(options: argparse.Namespace, model: Any, decide: Any, line: Any) -> 
     if options.json:
         say_json(said)
     if n_probes > 1 and not options.json:
-        _say_summary(answers, bad, n_probes)
+        what = "images" if options.embeddings is None else "vectors"
+        _say_summary(answers, len(bad), n_probes, what)
     return _exit_code(bad, answers, options.on_bad)
 
 
@@ -187,27 +189,17 @@ def _decided(
     for probe in probes:
         answers: list[Answer] = []
         for number, face in enumerate(probe.faces, start=1):
-            try:
-                (decision,) = decide(_as_samples(face))
-                why = None
-                if getattr(options, "explain", False):
-                    (why,) = model.explain_many(
-                        _as_samples(face),
-                        top=options.top,
-                        threshold=options.threshold,
-                    )
-            except DatabaseError as error:
-                probe.problems.append(error)
-                continue
+            samples = face.sample[None]
+            (decision,) = decide(samples)
+            why = None
+            if getattr(options, "explain", False):
+                (why,) = model.explain_many(
+                    samples, top=options.top, threshold=options.threshold
+                )
             answers.append(
                 Answer(probe.name, number, len(probe.faces), face, decision, why)
             )
         yield _Decided(probe, answers)
-
-
-def _as_samples(face: ProbeFace) -> Any:
-    """One sample, as recognisers take several: rows of vectors, or a list of paths."""
-    return [face.sample] if isinstance(face.sample, Path) else face.sample[None]
 
 
 def _reasons(probes: Sequence[Probe]) -> list[str]:
@@ -221,14 +213,12 @@ def _exit_code(bad: Sequence[Probe], answers: Sequence[Answer], on_bad: str) -> 
     return OK if match else UNKNOWN
 
 
-def _say_summary(answers: Sequence[Answer], bad: Sequence[Probe], n: int) -> None:
-    n_match = sum(answer.decision.decision == "match" for answer in answers)
-    say(
-        f"dualqml: {n} images, {len(answers)} answers: {n_match} match, "
-        f"{len(answers) - n_match} do not; {len(bad)} images were left out"
-        + (" in part or whole" if bad else ""),
-        error=True,
-    )
+def _say_summary(answers: Sequence[Answer], n_bad: int, n_all: int, what: str) -> None:
+    counts = Counter(answer.decision.decision for answer in answers)
+    found = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    text = f"dualqml: {n_all} {what}, {len(answers)} answers" + ": " * bool(found)
+    left_out = f"; {n_bad} {what} were left out" if n_bad else ""
+    say(text + found + left_out, error=True)
 
 
 def _where(answer: Answer) -> str:
@@ -334,10 +324,6 @@ class _Drawing:
         from dualqml.images.files import read_photograph
 
         faces = [answer.face.face for answer in answers]
-        if any(face is None for face in faces):
-            raise RecognitionError(
-                "--draw shows faces in photographs, and this model is not of those"
-            )
         drawn = draw_faces(
             read_photograph(Path(image), image).pixels,
             [face.box for face in faces if face is not None],
@@ -350,10 +336,11 @@ class _Drawing:
     def _name(self, path: Path) -> str:
         """A file name that no other photograph of this run has."""
         name, number = f"{path.stem}.jpg", 1
-        while name in self._names:
+        # Some file systems do not tell upper from lower case.
+        while name.casefold() in self._names:
             number += 1
             name = f"{path.stem}-{number}.jpg"
-        self._names.add(name)
+        self._names.add(name.casefold())
         return name
 
 
@@ -402,8 +389,8 @@ def _add_threshold_argument(parser: argparse.ArgumentParser) -> None:
 COMMANDS = {
     "verify": Command(
         details="""\
-The model remembers whether it was made from photographs, crops or vectors, and with
-which network. Photographs need no flag: faces are found first.""",
+The model remembers whether it was made from photographs, crops or vectors, and
+with which network. Photographs need no flag: faces are found first.""",
         examples="""examples:
   dualqml verify people.dualqml "Ann Lee" door.jpg
   dualqml verify people.dualqml "Ann Lee" photos/ --several largest --json""",
@@ -412,9 +399,10 @@ which network. Photographs need no flag: faces are found first.""",
     ),
     "identify": Command(
         details="""\
-Every face of a photograph gets an answer, with its box (top, left, bottom, right).
-An image that cannot be used is reported, and the others go on. With several reasons,
-the exit code is that of the first: 1 an image cannot be used, 4 no face, 3 unknown.""",
+Every face of a photograph gets an answer, with its box (top, left, bottom,
+right). An image that cannot be used is reported, and the others go on. If there
+are several reasons, the exit code is the first of these: 1 an image cannot be
+used, 4 there is no face, 3 somebody is unknown.""",
         examples="""examples:
   dualqml identify people.dualqml door.jpg --explain
   dualqml identify people.dualqml photos/ --csv --draw drawn

@@ -52,15 +52,18 @@ def reproduce(options: argparse.Namespace) -> int:
             f"{store_path} is there already. Add --resume to go on with it, --force to "
             "start again, or choose another folder with --out."
         )
-    experiment = _experiment(options)
-    if options.force and not options.resume:
-        store_path.unlink(missing_ok=True)
+    databases = _databases(options)
+    if databases is None:
+        return FAILED
+    experiment = _experiment(options, databases)
     left_out = _left_out(experiment)
     for name, said in left_out.items():
         for sentence in said:
             say(f"dualqml: {name}: {sentence}", error=True)
     if not experiment.units:  # planned before anything is written
         raise ValueError("There is nothing to run")
+    if options.force and not options.resume:
+        store_path.unlink(missing_ok=True)
     with ResultStore(store_path) as store:
         write_settings(
             options.out,
@@ -188,7 +191,9 @@ def _show(written: "Written", as_json: bool) -> None:
     say(f"Tables: {written.tables} (Markdown, LaTeX, CSV)")
 
 
-def _experiment(options: argparse.Namespace) -> "Experiment":
+def _experiment(
+    options: argparse.Namespace, databases: "dict[str, AnyDatabase]"
+) -> "Experiment":
     """Plan the experiment that the arguments describe."""
     from dualqml.experiments.protocol import Experiment, Protocol
 
@@ -202,7 +207,7 @@ def _experiment(options: argparse.Namespace) -> "Experiment":
             raise ValueError(f"{options.train_rows}: {error}") from error
     methods, own = _methods(options)
     experiment = Experiment(
-        databases=_databases(options),
+        databases=databases,
         sizes=options.m,
         methods=methods,
         repeats=options.repeats,
@@ -259,8 +264,11 @@ def _methods(
     return known, (*named, *own)
 
 
-def _databases(options: argparse.Namespace) -> "dict[str, AnyDatabase]":
-    """Read the databases, and tell about copies and broken files."""
+def _databases(options: argparse.Namespace) -> "dict[str, AnyDatabase] | None":
+    """Read the databases, and tell about copies and images that cannot be used.
+
+    None if there are such images and the user wants to stop then.
+    """
     from dualqml.cli._samples import tell_bad
 
     loaded: dict[str, AnyDatabase] = {}
@@ -283,7 +291,7 @@ def _databases(options: argparse.Namespace) -> "dict[str, AnyDatabase]":
         n_all = len(database.labels) + len(database.skipped)
         remarks = getattr(database, "remarks", ())
         if tell_bad(database.skipped, remarks, n_all, options.on_bad):
-            raise DatabaseError(f"{name}: some images cannot be used; see above")
+            return None
         if name in loaded:
             raise DatabaseError(
                 f"{name} is asked for twice, or two databases have this name"
@@ -301,20 +309,21 @@ def _database(place: str, options: argparse.Namespace) -> "AnyDatabase":
     from dualqml.cli._samples import database_kind, new_embedder, read_database
     from dualqml.data import load_vectors
 
-    kind = database_kind(place, options.root, options.input)
+    kind = database_kind(place, options)
     if kind == "vectors":
         path = Path(place) if options.root is None else options.root / place
         if options.labels is not None and len(options.databases) > 1:
             raise DatabaseError("--labels needs a single file of vectors")
         return load_vectors(path, options.labels)
-    embedder = new_embedder(options) if kind == "photographs" else None
-    return read_database(place, options.root, embedder)
+    return read_database(place, options.root, new_embedder(options, kind))
 
 
 def _reproduce_words(
     options: argparse.Namespace, experiment: "Experiment"
 ) -> list[str]:
     """List the words of a command that repeats this run, without private paths."""
+    from dualqml.cli._samples import photograph_words
+
     words = ["reproduce", *experiment.databases]
     if options.root is not None:
         words += ["--root", "DIR"]
@@ -335,6 +344,7 @@ def _reproduce_words(
     for flag, value in plain.items():
         if value is not None:
             words += [flag, str(value)]
+    words += photograph_words(options)
     for text in options.method:
         words += ["--method", text]
     if options.protocol == "visits":
@@ -346,6 +356,8 @@ def _reproduce_words(
 
 def _evaluate_words(options: argparse.Namespace, name: str) -> list[str]:
     """List the words of a command that repeats this run, without private paths."""
+    from dualqml.cli._samples import photograph_words
+
     words = ["evaluate"]
     if options.embeddings is not None:
         words += ["--embeddings", options.embeddings.name]
@@ -354,6 +366,7 @@ def _evaluate_words(options: argparse.Namespace, name: str) -> list[str]:
         words += [name]
         words += [] if options.input == "auto" else ["--input", options.input]
         words += [] if options.root is None else ["--root", "DIR"]
+        words += photograph_words(options)
     words += ["-m", str(options.m)]
     words += ["--method", options.method, "--strangers", f"{options.strangers:g}"]
     words += ["--repeats", str(options.repeats), "--seed", str(options.seed)]
@@ -417,7 +430,13 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     from dualqml.cli._choices import PHOTOMETRIES, PROTOCOLS
     from dualqml.extractors.method_names import METHOD_NAMES, VECTOR_METHOD_NAMES
 
-    parser.add_argument("databases", nargs="*", default=["orl"], metavar="DATABASES")
+    parser.add_argument(
+        "databases",
+        nargs="*",
+        default=["orl"],
+        metavar="DATABASES",
+        help="names, folders or files (default: orl)",
+    )
     add_root_argument(parser)
     parser.add_argument(
         "-m",
@@ -430,8 +449,8 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         type=_method_names,
         metavar="LDA,ERE,...",
         help=f"rows of the tables (default: {', '.join(METHOD_NAMES)}; for vectors "
-        f"also {', '.join(VECTOR_METHOD_NAMES)}). Methods of other packages, offered as "
-        "entry points of the group dualqml.methods, are known by their names",
+        f"also {', '.join(VECTOR_METHOD_NAMES)}). Methods that other packages offer as "
+        "entry points of the group dualqml.methods are known by their names",
     )
     parser.add_argument(
         "--method",
@@ -480,8 +499,9 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         "--photometry",
         choices=PHOTOMETRIES,
         default="unit-norm",
-        help="normalisation of light, the same for all methods (default: every image "
-        "is scaled to unit norm)",
+        metavar="NAME",
+        help="normalisation of light, the same for all methods: "
+        f"{', '.join(PHOTOMETRIES)} (default: every image is scaled to unit norm)",
     )
     parser.add_argument(
         "--tune",
@@ -509,7 +529,9 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
         help="file with the training rows of --protocol fixed, counted from 0",
     )
     add_input_argument(parser)
-    add_photograph_arguments(parser)
+    add_photograph_arguments(
+        parser, jobs="number of processes, and of threads that read photographs"
+    )
     add_bad_argument(parser)
     add_force_argument(parser, "results that exist")
     _add_paper_argument(parser)
@@ -575,11 +597,12 @@ COMMANDS = {
         details="""\
 DATABASES are names known to "dualqml databases", or folders with one folder of
 images for each person, or .csv (path,subject[,visit]), .npz or .mat files.
-Folders of photographs become vectors of their faces; the command finds out and says
-so. Vectors come from .npz (arrays embeddings and labels, or X and y), .parquet (a
-column subject or label) or .npy files (with --labels); methods that need images
-are left out then. Without any, the embedded ORL faces are used. Append
-":distinct" to leave out subjects that are copies of others (feret:distinct).
+Folders of photographs become vectors of their faces; the command finds out and
+says so. Vectors come from .npz (arrays embeddings and labels, or X and y),
+.parquet (a column subject or label) or .npy files (with --labels); methods that
+need images are left out then. Without any, the embedded ORL faces are used.
+Append ":distinct" to leave out subjects that are copies of others
+(feret:distinct).
 
 Every result is saved as soon as it is known. After a stop, run the same command
 with --resume to continue.""",
@@ -604,9 +627,9 @@ with --resume to continue.""",
     "evaluate": Command(
         details="""\
 Some people are enrolled with m images each, or with all but one if they have no
-more than m. The others are strangers. Each repetition divides the people again at
-random. The method is compared with the nearest neighbour and the class mean by the
-cosine of the input and, for images, of local descriptors.""",
+more than m. The others are strangers. Each repetition divides the people again
+at random. The method is compared with the nearest neighbour and the class mean
+by the cosine of the input and, for images, of local descriptors.""",
         examples="""examples:
   dualqml evaluate people/ -m 3 --out evaluation
   dualqml evaluate people/ -m 3 --fpir 0.01

@@ -58,7 +58,7 @@ _PURPOSES = {
             "models",
             "Enrol everybody in a folder and write the model to a file.",
             "calibrate check identify background",
-            (FAILED,),
+            (FAILED, NO_FACE),
         ),
         "enroll": _Row(
             "models",
@@ -86,7 +86,7 @@ _PURPOSES = {
             "models",
             "Set the threshold of a model for a rate of false matches.",
             "train evaluate background",
-            (FAILED,),
+            (FAILED, NO_FACE),
         ),
         "check": _Row(
             "models",
@@ -103,7 +103,7 @@ _PURPOSES = {
             "models",
             "Compute statistics of people who are not enrolled, and save them.",
             "train calibrate evaluate",
-            (FAILED,),
+            (FAILED, NO_FACE),
         ),
     },
     "measure": {
@@ -111,13 +111,13 @@ _PURPOSES = {
             "experiments",
             "Measure verification and open-set identification on your own data.",
             "train calibrate reproduce",
-            (FAILED,),
+            (FAILED, NO_FACE),
         ),
         "reproduce": _Row(
             "experiments",
             "Repeat the paper's experiments and write its tables and a report.",
             "report databases evaluate",
-            (FAILED,),
+            (FAILED, NO_FACE),
         ),
         "report": _Row(
             "experiments",

@@ -91,9 +91,12 @@ def train(options: argparse.Namespace) -> int:
 
 def enroll(options: argparse.Namespace) -> int:
     """Add a subject, or images of one, to a model."""
+    import numpy as np
+
     from dualqml.cli._probes import read_probes
     from dualqml.cli._samples import tell_bad
     from dualqml.recognition import Recognizer
+    from dualqml.recognition.inputs import sample_names
 
     with exclusive(options.model):
         recognizer = Recognizer.load(options.model)
@@ -102,26 +105,18 @@ def enroll(options: argparse.Namespace) -> int:
         remarks = [f"{p.name}: {remark}" for p in probes for remark in p.remarks]
         if tell_bad(skipped, remarks, len(probes), options.on_bad):
             return FAILED
-        # One by one: a crop that cannot be read shows only now.
-        added = 0
-        for probe in probes:
-            for face in probe.faces:
-                try:
-                    _enroll_one(recognizer, options.subject, probe.name, face.sample)
-                except DatabaseError as error:
-                    if options.on_bad == "stop":
-                        raise
-                    skipped.append(str(error))
-                    tell_bad([str(error)], (), 1, options.on_bad)
-                else:
-                    added += 1
-        if not added:
+        samples = [face.sample for probe in probes for face in probe.faces]
+        if not samples:
             no_face = all(probe.has_no_face for probe in probes)
             say("dualqml: nothing was enrolled; the model is unchanged", error=True)
             return NO_FACE if no_face else FAILED
+        files = [probe.name for probe in probes for _ in probe.faces]
+        # Rows of vectors have numbers, which say nothing in the gallery.
+        named = sample_names(files, len(files), None) if options.images else None
+        recognizer.enroll(options.subject, np.array(samples), names=named)
         fresh = recognizer.refresh_prior()
         recognizer.save(options.model)
-    known = len(recognizer.subjects())
+    known, added = len(recognizer.subjects()), len(samples)
     if options.json:
         about = {"subject": options.subject, "added": added, "subjects": known}
         stale = recognizer.calibration_is_stale
@@ -137,17 +132,6 @@ def enroll(options: argparse.Namespace) -> int:
         say(f"{options.subject}: {added} samples; {known} subjects are enrolled")
         _say_stale(recognizer, fresh)
     return FAILED if skipped and options.on_bad != "skip" else OK
-
-
-def _enroll_one(recognizer: "Recognizer", subject: str, name: str, sample: Any) -> None:
-    """Enrol one sample, which is a vector or the path of a crop."""
-    if isinstance(sample, Path):
-        recognizer.enroll(subject, [sample])
-    elif recognizer.front_end.kind == "photographs":
-        file = Path(name)
-        recognizer.enroll(subject, sample, names=[f"{file.parent.name}/{file.name}"])
-    else:
-        recognizer.enroll(subject, sample)
 
 
 def remove(options: argparse.Namespace) -> int:
@@ -301,9 +285,11 @@ def inspect(options: argparse.Namespace) -> int:
         "method": recognizer.method,
         "parameters": recognizer.parameters,
         "chosen": recognizer.chosen_parameters,
-        "background": repr(recognizer.background),
+        "background": None
+        if recognizer.background is None
+        else repr(recognizer.background),
         "input": recognizer.front_end.in_words(),
-        "size": list(recognizer.size),
+        "size": list(recognizer.size) if recognizer.inputs == "image" else None,
         "subjects": len(recognizer.subjects()),
         "samples": recognizer.n_samples,
         "bytes": options.model.stat().st_size,
@@ -315,12 +301,24 @@ def inspect(options: argparse.Namespace) -> int:
         say_json(about | {"calibration": origin, "stale_calibration": stale})
     else:
         for name, value in about.items():
-            say(f"{name}: {value}")
+            if value is not None:
+                say(f"{name}: {_plain(value)}")
         none = "There is no threshold yet: run dualqml calibrate."
         say(calibration.describe() if calibration else none)
         if recognizer.calibration_is_stale:
             say("The gallery has changed since then: run dualqml calibrate.")
     return OK
+
+
+def _plain(value: Any) -> str:
+    """A value as a line shows it: parameters by name, with few digits."""
+    if not isinstance(value, dict):
+        return str(value)
+    parts = [
+        f"{name} {f'{one:.4g}' if isinstance(one, float) else one}"
+        for name, one in value.items()
+    ]
+    return ", ".join(parts) or "default"
 
 
 def _inspect_background(found: "Background", options: argparse.Namespace) -> int:
@@ -350,6 +348,8 @@ def _check_new(options: argparse.Namespace) -> None:
     from dualqml.cli._samples import check_parent
 
     check_parent(options.out)
+    if options.out.is_dir():
+        raise DatabaseError(f"{options.out} is a folder; give the name of a file")
     if options.out.exists() and not options.force:
         raise DatabaseError(f"{options.out} is there already; --force replaces it")
 
@@ -428,15 +428,17 @@ def _add_reading_arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS = {
     "train": Command(
         details="""\
-DATA is a folder with one folder of images for each person. The command finds out
-whether they are photographs, in which faces must be found first, or crops, and says
-so in one line; --input overrides it. The model remembers it, so that other commands
-need no flag. Images that cannot be used are listed, and the others are enrolled.
+DATA is a folder with one folder of images for each person. The command finds
+out whether they are photographs, in which faces must be found first, or crops,
+and says so in one line; --input overrides it. The model remembers it, so that
+other commands need no flag. Images that cannot be used are listed, and the
+others are enrolled.
 
-For photographs, statistics of 151 other people come with the network SFace. With
-them, one person with one photograph is enough. The first threshold then is a prior;
-"dualqml calibrate" replaces it. Other thresholds are calibrated by leaving the people
-out in turn, unless you give one.""",
+For photographs, statistics of 151 other people come with the network SFace.
+With them, one person with one photograph is enough. With fewer than 20 people,
+the first threshold then is a prior, which "dualqml calibrate" replaces if you
+have photographs of others. Other thresholds are calibrated by leaving the
+people out in turn, unless you give one.""",
         examples="""examples:
   dualqml train people/ -o people.dualqml
   dualqml train people/ -o people.dualqml --min-quality 0.5 --several largest
@@ -486,11 +488,11 @@ enrolled people are left out in turn.""",
     ),
     "check": Command(
         details="""\
-Every sample is left out in turn and compared with the others of its person; every
-person is left out and compared with all others. Reported are samples that do not fit
-their person, samples that fit another person better, people who are likely enrolled
-under two names, and people with too few samples to tell. The exit code is 1 if
-anything was found.""",
+Every sample is left out in turn and compared with the others of its person;
+every person is left out and compared with all others. Reported are samples that
+do not fit their person, samples that fit another person better, people who are
+likely enrolled under two names, and people with too few samples to tell. The
+exit code is 1 if anything was found.""",
         examples="""examples:
   dualqml check people.dualqml
   dualqml check people.dualqml --few 3 --json""",

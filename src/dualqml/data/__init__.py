@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from dualqml.data.database import AnyDatabase, Database, VectorDatabase
     from dualqml.data.orl import load_orl
     from dualqml.data.own_data import load_csv, load_folder, load_mat, load_npz
+    from dualqml.data.photographs import load_photographs
     from dualqml.data.registry import DATABASES, DatabaseInfo, load_database, locate
     from dualqml.data.research_databases import (
         load_ar,
@@ -68,6 +69,7 @@ __all__ = [
     "load_mat",
     "load_npz",
     "load_orl",
+    "load_photographs",
     "load_pie",
     "load_polyu_palm",
     "load_vectors",
@@ -84,6 +86,7 @@ __getattr__, __dir__ = lazy_names(
         "dualqml.data.database": "AnyDatabase Database VectorDatabase",
         "dualqml.data.orl": "load_orl",
         "dualqml.data.own_data": "load_csv load_folder load_mat load_npz",
+        "dualqml.data.photographs": "load_photographs",
         "dualqml.data.registry": "DATABASES DatabaseInfo load_database locate",
         "dualqml.data.research_databases": (
             "load_ar load_casia_palm load_feret load_frgc load_iitd_ear load_pie "

@@ -47,6 +47,10 @@ Point = tuple[float, float]
 
 #: The longest side, in pixels, at which faces are searched. Tiles have it too.
 LONGEST_SIDE = 1024
+#: The detector misses faces that are larger than about 500 pixels: close-ups. So
+#: photographs with a longest side above the first number are searched at the second
+#: one too.
+_CLOSE_UPS, _COARSE_SIDE = 400, 320
 #: Photographs with a shorter longest side are enlarged to it: tight crops.
 _SHORTEST_LONGEST_SIDE = 160
 #: Part of the sides that a border has, if no face is found without one.
@@ -405,12 +409,17 @@ def detect_faces(pixels: RGB, *, tiles: bool = False) -> list[Face]:
     height, width = pixels.shape[:2]
     longest = max(height, width)
     zoom = min(LONGEST_SIDE, max(longest, _SHORTEST_LONGEST_SIDE)) / longest
-    found = _search(_resized(pixels, zoom), zoom, (0.0, 0.0))
+    searched = _resized(pixels, zoom)
+    found = _search(searched, zoom, (0.0, 0.0))
+    if longest > _CLOSE_UPS:
+        step = _COARSE_SIDE / max(searched.shape[:2])
+        searched, zoom = _resized(searched, step), step * zoom
+        found = _without_doubles(found + _search(searched, zoom, (0.0, 0.0)))
     if tiles and longest > LONGEST_SIDE:
         found = _without_doubles(found + _search_tiles(pixels))
     if not found:
         # A face that fills the picture is found if there is something around it.
-        found = _search_with_border(pixels, zoom)
+        found = _search_with_border(searched, zoom)
     faces = [_face(row, pixels) for row in found]
     return sorted((face for face in faces if face.side > 0.0), key=_largest_first)
 
@@ -440,9 +449,11 @@ def _search(pixels: RGB, zoom: float, corner: tuple[float, float]) -> list[Array
 
 
 def _search_with_border(pixels: RGB, zoom: float) -> list[Array]:
+    """Search for a face that fills the pixels, which are few then."""
     cv2 = import_opencv()
-    small = _resized(pixels, zoom)
-    border = max(1, round(_BORDER * max(small.shape[:2])))
+    step = _SHORTEST_LONGEST_SIDE / max(pixels.shape[:2])
+    small, zoom = _resized(pixels, step), step * zoom
+    border = round(_BORDER * _SHORTEST_LONGEST_SIDE)
     around = cv2.copyMakeBorder(
         small, border, border, border, border, cv2.BORDER_CONSTANT
     )

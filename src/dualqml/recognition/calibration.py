@@ -28,6 +28,8 @@ from dualqml.recognition.results import Calibration, RateKind
 _N_MATED_FITS = 3
 #: Number of simulated strangers.
 _N_SIMULATED = 3000
+#: The log-likelihood ratio of a person who is as likely the same as another one.
+_EVEN_ODDS = 0.0
 
 
 class Trials(NamedTuple):
@@ -146,26 +148,6 @@ def left_out_trials(
     return Trials(found, np.zeros(len(found), dtype=np.int64), rows_of_strangers)
 
 
-def background_trials(matcher: Matcher, background: Background) -> Trials:
-    """Score strangers that are simulated from a background.
-
-    Parameters
-    ----------
-    matcher : Matcher
-        The fitted matcher.
-    background : Background
-        Statistics of people who are not enrolled.
-
-    Returns
-    -------
-    Trials
-        Scores of strangers. There are no mated trials.
-    """
-    nonmated = matcher.scores_of_strangers(background, _N_SIMULATED)
-    none = np.empty((0, nonmated.shape[1]))
-    return Trials(none, np.zeros(0, dtype=np.int64), nonmated)
-
-
 def prior_calibration(
     gallery: Gallery,
     matcher: Matcher,
@@ -195,12 +177,31 @@ def prior_calibration(
         The threshold, the rate of missed people that is expected, and an interval that
         counts each person of the background once, however many were simulated. There
         is no warning of too few comparisons.
+
+    Notes
+    -----
+    Strangers are simulated in two ways: scores are drawn from those of the people of
+    the background for each other, and samples are drawn from a normal distribution.
+    The first knows the tails, the second the enrolled samples. Neither knows that
+    strangers may be of the same age, sex and origin as the enrolled people. So the
+    threshold is the highest of both, and at least 0: the same person must be at least
+    as likely as another one.
     """
-    trials = background_trials(matcher, background)
-    found = _calibration(
-        trials,
+    if not 0.0 < target < 1.0:
+        raise RecognitionError(f"{kind} must be between 0 and 1, got {target!r}")
+    drawn = matcher.drawn_scores(background, _N_SIMULATED)
+    ways = [
+        scores.ravel() if kind == "fmr" else scores.max(axis=1)
+        for scores in (drawn, matcher.simulated_scores(background, _N_SIMULATED))
+    ]
+    found_by_ways = [threshold_for_rate(strangers, target) for strangers in ways]
+    threshold = max(_EVEN_ODDS, *found_by_ways)
+    found = Calibration(
+        threshold=threshold,
         kind=kind,
         target=target,
+        achieved=max(float((strangers >= threshold).mean()) for strangers in ways),
+        n_comparisons=ways[0].size,
         source=f"strangers simulated from a background of {background.n_people} people",
         model_id=matcher.model_id,
     )
@@ -210,7 +211,7 @@ def prior_calibration(
     counts = [len(gallery[subject]) for subject in gallery]
     low, high = _interval_of_people(float(found.achieved or 0.0), n_people)
     missed = _expected_missed(
-        trials.nonmated, found.threshold, counts, matcher, background, kind=kind
+        drawn, found.threshold, counts, matcher, background, kind=kind
     )
     if missed is not None:
         # The normal distribution has thin ends. So few people cannot show a rate far

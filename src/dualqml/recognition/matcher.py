@@ -14,6 +14,7 @@ not depend on the number of people.
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ from dualqml.extractors.prepared_samples import (
 )
 from dualqml.extractors.probabilities import LogRatio
 from dualqml.recognition.gallery import Gallery
+from dualqml.recognition.score_scale import ScoreScale
 
 #: Parameters of DualQML-W that are never chosen, for vectors and for images.
 _VECTOR_PARAMETERS: dict[str, Any] = {"rule": "max", "kernel": "linear"}
@@ -423,8 +425,8 @@ class Matcher:
             return input_class_scores(self.model, units), units
         return _class_scores(self.model, rows.astype(np.float64)), units
 
-    def scores_of_strangers(self, background: Background, n_samples: int) -> Array:
-        """Scores of simulated strangers for all subjects.
+    def drawn_scores(self, background: Background, n_samples: int) -> Array:
+        """Scores of strangers for all subjects, drawn from those of other people.
 
         They are drawn, independently for each subject, from the scores of the people of
         the background for each other.
@@ -439,12 +441,17 @@ class Matcher:
         drawn = rng.choice(quantiles, size=(n_samples, len(self.subjects)))
         return LogRatio(self.slope, self.offset)(drawn)
 
+    def simulated_scores(self, background: Background, n_samples: int) -> Array:
+        """Scores of samples of new people, simulated from the background."""
+        strangers = background.strangers(n_samples)
+        return self._joined(input_class_scores(self.model, strangers), strangers)
+
     def _joined(self, scores: Array, units: Array) -> Array:
         """Scores from both parts."""
-        scores = self._sum_of_parts(scores, units)
+        assert self.means is not None
         if self.has_log_ratios:
-            standard = (scores - self.mean) / self.scale
-            scores = LogRatio(self.slope, self.offset)(standard)
+            return self._score_scale().scores(scores, units, self.means)
+        scores = self._sum_of_parts(scores, units)
         if not np.isfinite(scores).all():
             raise RecognitionError("A score is not finite: train the model again")
         return scores
@@ -455,12 +462,18 @@ class Matcher:
     def _parts(self, scores: Array, units: Array) -> dict[str, Array]:
         """What is added to a score, by name."""
         assert self.means is not None
-        name = "quadratic form" if self.has_log_ratios else self.method
-        parts = {name: scores / self.spread}
-        if self.cosine_weight:
-            cosines = (units @ self.means.T - self.cosine_mean) / self.cosine_spread
-            parts["cosine to the mean"] = self.cosine_weight * cosines
-        return parts
+        names = {
+            "response": "quadratic form" if self.has_log_ratios else self.method,
+            "cosine": "cosine to the mean",
+        }
+        parts = self._score_scale().sums(scores, units, self.means)
+        return {names[name]: part for name, part in parts.items()}
+
+    def _score_scale(self) -> ScoreScale:
+        """The numbers that turn responses and cosines into scores."""
+        return ScoreScale(
+            **{field.name: getattr(self, field.name) for field in fields(ScoreScale)}
+        )
 
 
 def _class_scores(model: Any, rows: Array) -> Array:

@@ -215,7 +215,10 @@ class Calibration:
                     f" About {_percent(self.missed)} of {ask} for enrolled people "
                     "would be missed."
                 )
-            return f"{text} Nothing was measured on this gallery yet; calibrate to do."
+            return (
+                f"{text} Nothing was measured on this gallery yet: calibrate it, with "
+                "photographs of other people if you have them."
+            )
         text = (
             f"{begin}measured on {self.source}, {purpose}: "
             f"{_percent(self.achieved)} of {self.n_comparisons} {ask}"
