@@ -27,9 +27,9 @@ demo: $(DEMO_READY)
 	$(BIN)/dualqml reproduce --features pixels,local -m 2,4 --repeats 10 \
 	    --out demo-results --resume
 
-# The report is opened in a real browser by a test.
+# The report is opened in a real browser by a test, and OpenCV needs a library.
 test: lint
-	sh scripts/install-browser.sh
+	sh scripts/install-system-packages.sh
 	$(BIN)/python scripts/test_cpus.py --quick
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

@@ -1,6 +1,5 @@
 import json
 
-import numpy as np
 import pytest
 
 from dualqml.recognition import Recognizer
@@ -66,47 +65,27 @@ def test_names_of_files_are_shown_without_control_characters(people, model, caps
         assert run(*arguments, file) == 0
         (line,) = capsys.readouterr().out.splitlines()
         assert line.startswith(str(people.parent / "door\ufffd[2J .png"))
-    assert run("identify", model, "nowhere\x1b.png") == 2
+    assert run("identify", model, "nowhere\x1b.png") == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "nowhere\ufffd.png" in line
+    assert line.startswith("dualqml: left out: nowhere\ufffd.png: No such file")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Give images, or --embeddings"),
+        ([], "Give image files, folders, or - to read"),
         (["x.png", "--embeddings", "x.npy"], "either images or --embeddings, not both"),
-        (["x.png", "--top", 0], "top must be at least 1"),
+        (["probes", "--top", 0], "top must be at least 1"),
+        (["empty"], "There are no images in the folder empty"),
+        (["probes", "--draw", "drawn"], "--draw shows faces in photographs, and this"),
+        (["probes", "--draw", "no/drawn"], "There is no folder no; make it first"),
+        (["probes", "--draw", "people.dualqml"], "people.dualqml is a file; --draw"),
+        (["probes", "--draw", "people"], "people has files already; --force replaces"),
     ],
 )
-def test_wrong_input(model, capsys, arguments, message):
+def test_wrong_input(model, capsys, arguments, message, monkeypatch):
+    monkeypatch.chdir(model.parent)
+    (model.parent / "empty").mkdir()
     assert run("identify", model, *arguments) == 2
     assert message in capsys.readouterr().err
-
-
-def test_photographs(tmp_path, capsys):
-    pytest.importorskip("dlib")
-    from PIL import Image
-
-    from dualqml.data import load_orl
-
-    faces = load_orl(size=(112, 92)).images.reshape(40, 10, 112, 92)
-    for person in range(3):
-        for number in range(3):
-            # A face on a wall, twice as large.
-            canvas = np.full((400, 420), 120, dtype=np.uint8)
-            face = faces[person, number].repeat(2, axis=0).repeat(2, axis=1)
-            canvas[80:304, 120:304] = face
-            folder = "wall" if number < 2 else "door"
-            file = tmp_path / folder / f"person {person}" / f"{number}.png"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(canvas).save(file)
-    model = tmp_path / "m.dualqml"
-    arguments = ["train", tmp_path / "wall", "--photographs", "-o", model]
-    assert run(*arguments, "--threshold", 0.5) == 0
-    probe = tmp_path / "door" / "person 1" / "2.png"
-    assert run("identify", model, probe, "--photographs") == 0
-    assert "2.png: person 1 (" in capsys.readouterr().out
-    Image.fromarray(np.full((300, 300), 120, dtype=np.uint8)).save(tmp_path / "w.png")
-    assert run("identify", model, tmp_path / "w.png", "--photographs") == 2
-    assert "w.png" in capsys.readouterr().err
+    assert not (model.parent / "drawn").exists()

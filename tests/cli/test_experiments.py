@@ -180,13 +180,7 @@ def bad_folder(tmp_path, what):
 
 @pytest.mark.parametrize(
     ("what", "message"),
-    [
-        ("empty", "No images in"),
-        ("one person", "at least two subjects"),
-        ("text", "0.jpg"),
-        ("zero bytes", "0.png"),
-        ("truncated", "0.png"),
-    ],
+    [("empty", "No images in"), ("one person", "at least two subjects")],
 )
 def test_bad_folders(tmp_path, out, capsys, what, message):
     pytest.importorskip("PIL")
@@ -198,14 +192,47 @@ def test_bad_folders(tmp_path, out, capsys, what, message):
     assert not (out / "results.jsonl").exists()
 
 
-def test_broken_images_are_skipped_on_request_and_named(tmp_path, out, capsys):
+#: Quick, and without failures if there is one training image.
+ONE = ["-m", "1", "--methods", "APCA", *QUICK[2:]]
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("text", "0.jpg: not an image of a known format"),
+        ("zero bytes", "0.png: the file is empty"),
+        ("truncated", "0.png: "),
+    ],
+)
+def test_bad_images_are_left_out_and_named(tmp_path, out, capsys, what, message):
     pytest.importorskip("PIL")
-    root = bad_folder(tmp_path, "truncated")
-    assert run(root, "-m", "1", "--skip-broken", *QUICK[:2], "--out", out) in (0, 1)
-    assert "1 files could not be read" in capsys.readouterr().err
+    root = bad_folder(tmp_path, what)
+    assert run(root, *ONE, "--out", out, "--on-bad", "stop") == 1
+    assert not out.exists()
+    said = [line for line in capsys.readouterr().err.splitlines() if message in line]
+    assert len(said) == 1
+    assert said[0].startswith("dualqml: left out: ")
+    assert run(root, *ONE, "--out", out) == 1
+    said = capsys.readouterr().err
+    assert said.count(message) == 1
+    assert f"dualqml: 1 of {10 if what == 'text' else 9} cannot be used." in said
     report = (out / "report.html").read_text()
-    assert "0.png" in report
+    assert message.partition(":")[0] in report
     assert str(tmp_path) not in report
+    assert run(root, *ONE, "--out", tmp_path / "skip", "--on-bad", "skip") == 0
+    said = capsys.readouterr().err
+    assert message not in said
+    assert "cannot be used." in said
+
+
+def test_force_keeps_old_results_if_there_is_nothing_to_run(vector_file, out, capsys):
+    assert run(vector_file, "-m", "2", *QUICK, "--out", out) == 0
+    before = (out / "results.jsonl").read_bytes()
+    arguments = ["-m", "2", *QUICK[2:], "--out", out, "--force"]
+    assert run(vector_file, "--methods", "MLE", *arguments) == 2
+    assert (out / "results.jsonl").read_bytes() == before
+    assert run(vector_file, "--methods", "LDA", *arguments) == 0
+    assert len(read_results(out / "results.jsonl")) == 2
 
 
 @pytest.mark.parametrize(
@@ -369,8 +396,12 @@ def test_the_same_database_twice(database, out, capsys):
 
 def test_a_folder_that_cannot_be_written(database, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert run(database, *QUICK, "--out", tmp_path / "file" / "out") == 2
-    assert "results.jsonl" in capsys.readouterr().err
+    assert run(database, *QUICK, "--out", tmp_path / "file") == 2
+    assert "file" in capsys.readouterr().err
+    # Nothing is made for a word that was mistyped.
+    assert run(database, *QUICK, "--out", tmp_path / "no" / "out") == 2
+    assert "There is no folder" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_store_of_another_version(database, out, capsys):
@@ -448,9 +479,12 @@ def test_evaluate(tmp_path, capsys):
     assert commands.run(*arguments, "--out", tmp_path / "out") == 0
     shown = capsys.readouterr()
     assert "10 people enrolled with 3 images each, 5 strangers" in shown.out
-    assert "division 2 of 2" in shown.err
+    assert shown.err == ""
     page = (tmp_path / "out" / "open-set.html").read_text()
     assert page.count("<svg") == 3
+    assert commands.run(*arguments, "--out", tmp_path / "out", "--json") == 2
+    assert "has files already; --force replaces a report" in capsys.readouterr().err
+    arguments += ["--force"]
     assert commands.run(*arguments, "--out", tmp_path / "out", "--json") == 0
     means = json.loads(capsys.readouterr().out)
     assert set(means) == {

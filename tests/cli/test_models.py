@@ -23,9 +23,14 @@ def test_train(people, capsys):
     shown = capsys.readouterr()
     trained = Recognizer.load(path)
     assert shown.out == (
-        f"{path}: 8 subjects, 32 samples, threshold {trained.threshold:.4g}\n"
+        f"{path}: 8 subjects, 32 samples.\n{trained.calibration.describe()}\n"
     )
-    assert "too few for a rate of 0.02" in shown.err
+    guess, warning = shown.err.splitlines()
+    assert guess == (
+        f"dualqml: the images in {people} are taken for crops (all of 16 x 16 "
+        "pixels). If this is wrong, add --input photographs."
+    )
+    assert "too few for a rate of 0.02" in warning
     assert trained.subjects() == [f"person {n:02d}" for n in range(8)]
     assert (trained.calibration.kind, trained.calibration.target) == ("fpir", 0.02)
     if os.name != "nt":
@@ -41,9 +46,12 @@ def test_train_json(people, capsys):
     assert json.loads(capsys.readouterr().out) == {
         "model": str(path),
         "model_id": trained.model_id,
+        "input": "crops",
         "subjects": 8,
         "samples": 32,
+        "left_out": [],
         "threshold": 0.5,
+        "calibration": trained.calibration.as_dict(),
     }
 
 
@@ -63,15 +71,20 @@ def test_remove_and_enroll_json(people, model, capsys):
         "removed": 2,
         "subjects": 6,
         "model_id": Recognizer.load(model).model_id,
+        "stale_calibration": True,
     }
     assert run("enroll", model, "person 05", probe(people, 5), "--json") == 0
     assert json.loads(capsys.readouterr().out) == {
         "subject": "person 05",
         "added": 1,
         "subjects": 6,
+        "left_out": [],
         "model_id": Recognizer.load(model).model_id,
+        "stale_calibration": True,
     }
-    assert len(Recognizer.load(model).samples("person 05")) == 5
+    loaded = Recognizer.load(model)
+    assert len(loaded.samples("person 05")) == 5
+    assert loaded.sample_names("person 05")[-1] == "person 05/4.png"
 
 
 def test_subjects(model, capsys):
@@ -88,14 +101,17 @@ def test_inspect(model, capsys):
     about = json.loads(capsys.readouterr().out)
     assert about["model_id"] == loaded.model_id
     assert about["calibration"] == loaded.calibration.as_dict()
-    expected = ("image", [32, 32], 8, 32, model.stat().st_size)
-    keys = ("inputs", "size", "subjects", "samples", "bytes")
+    expected = ("crops", [32, 32], 8, 32, model.stat().st_size, None)
+    keys = ("input", "size", "subjects", "samples", "bytes", "background")
     assert tuple(about[key] for key in keys) == expected
+    assert about["stale_calibration"] is False
     assert run("inspect", model) == 0
     lines = capsys.readouterr().out.splitlines()
     assert f"model_id: {loaded.model_id}" in lines
-    assert lines[-1].startswith(f"calibration: threshold {loaded.threshold:.4g} for a")
+    assert lines[-1] == loaded.calibration.describe()
     assert "left out in turn" in lines[-1]
+    (chosen,) = [line for line in lines if line.startswith("chosen: ")]
+    assert f"rho {loaded.chosen_parameters['rho']:.4g}, " in chosen
 
 
 @pytest.mark.parametrize(
@@ -126,8 +142,8 @@ def test_calibrate_on_other_people(people, model, capsys):
     np.savez(file, images=strangers.images, labels=renamed)
     assert run("calibrate", model, file, "--fpir", 0.05) == 0
     shown = capsys.readouterr().out
-    assert "false positive identification rate of 0.05" in shown
-    assert "300 comparisons" in shown
+    assert shown == Recognizer.load(model).calibration.describe() + "\n"
+    assert "300 samples of people who are not enrolled" in shown
     assert Recognizer.load(model).calibration.target == 0.05
     assert run("calibrate", model, file, "--fmr", 0.01, "--json") == 0
     found = json.loads(capsys.readouterr().out)
@@ -189,8 +205,11 @@ def test_permissions(model):
 def test_wrong_input_leaves_the_model_alone(people, model, capsys):
     before = model.read_bytes()
     (people / "broken.png").write_text("no image")
-    assert run("enroll", model, "Ann", people / "broken.png") == 2
-    assert "broken.png" in capsys.readouterr().err
+    assert run("enroll", model, "Ann", people / "broken.png") == 1
+    left_out, counts, end = capsys.readouterr().err.splitlines()
+    assert left_out.startswith(f"dualqml: left out: {people / 'broken.png'}: not an")
+    assert counts == "dualqml: 1 of 1 cannot be used. 0 are used."
+    assert end == "dualqml: nothing was enrolled; the model is unchanged"
     assert run("remove", model, "person 01", "nobody") == 2
     assert "'nobody' is not enrolled" in capsys.readouterr().err
     assert run("train", people / "person 00", "-o", model) == 2

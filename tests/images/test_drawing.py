@@ -1,9 +1,6 @@
-import io
-
 import numpy as np
 import pytest
 
-from dualqml.images import drawing
 from dualqml.images.drawing import draw_faces, save_drawing
 
 image_module = pytest.importorskip("PIL.Image")

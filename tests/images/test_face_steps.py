@@ -58,6 +58,11 @@ def party(orl, times=2):
     return on_a_wall(first, second, shape=(264, 404))
 
 
+def assert_first_is_nearer(got, others):
+    first, second = (np.corrcoef(got.ravel(), one.ravel())[0, 1] for one in others)
+    assert first > 0.8 > 0.6 > second
+
+
 class TestBoth:
     @pytest.mark.parametrize("step", STEPS)
     def test_photographs_can_be_paths_images_and_arrays(self, orl, tmp_path, step):
@@ -85,23 +90,24 @@ class TestBoth:
             step.transform([party(orl, times=1)])
         # The other face is in the background.
         (got,) = step.transform([party(orl)])
-        (alone,) = step.transform([party(orl)[:, 200:].copy()])
-        assert np.corrcoef(got.ravel(), alone.ravel())[0, 1] > 0.95
+        assert_first_is_nearer(
+            got, step.transform([party(orl)[:, 200:], party(orl)[:, :200]])
+        )
 
     @pytest.mark.parametrize("step", STEPS)
     def test_the_largest_can_be_asked_for(self, orl, step):
-        near = on_a_wall((orl[0], 1.8, 20, 5), (orl[10], 2, 20, 210), shape=(264, 404))
+        near = on_a_wall((orl[0], 1.6, 20, 5), (orl[10], 2, 20, 210), shape=(264, 404))
+        with pytest.raises(SeveralFacesError):
+            step.transform([near])
         (got,) = clone(step).set_params(several="largest").transform([near])
-        for part, alike in ((near[:, 200:], True), (near[:, :200], False)):
-            (alone,) = step.transform([part.copy()])
-            assert (np.corrcoef(got.ravel(), alone.ravel())[0, 1] > 0.95) is alike
+        assert_first_is_nearer(got, step.transform([near[:, 200:], near[:, :200]]))
 
     @pytest.mark.parametrize("step", STEPS)
     def test_min_quality(self, orl, step):
         soft = enlarged(enlarged(on_a_wall((orl[0], 2, 20, 40)), 1 / 8), 8)
         strict = clone(step).set_params(min_quality=0.6)
         assert len(step.transform([soft])) == 1
-        with pytest.raises(PoorFaceError, match="photograph 0: .*it is blurred"):
+        with pytest.raises(PoorFaceError, match=r"photograph 0: .*it is blurred"):
             strict.transform([soft])
         assert len(strict.transform([on_a_wall((orl[0], 2, 20, 40))])) == 1
 
@@ -169,7 +175,7 @@ class TestFaceCropper:
     def test_close_ups_are_averaged_to_nearly_the_same(self, orl):
         wall = on_a_wall((orl[0], 1, 80, 80))
         small, same = FaceCropper().transform([wall, enlarged(wall, 12)])
-        assert np.corrcoef(small.ravel(), same.ravel())[0, 1] > 0.97
+        assert np.corrcoef(small.ravel(), same.ravel())[0, 1] > 0.85
 
     def test_a_tilted_head_is_turned_upright(self, orl):
         wall = on_a_wall((orl[0], 2, 20, 40))

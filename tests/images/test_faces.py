@@ -113,7 +113,8 @@ class TestFindFaces:
         centre = np.array(wall.shape) / 2.0
         turn = np.array([[cos(a), -sin(a)], [sin(a), cos(a)]])
         expected = (np.array(upright.landmarks) - centre) @ turn.T + centre
-        assert_allclose(face.landmarks, expected, atol=10)
+        # The detector's own points are up to 9 pixels away.
+        assert_allclose(face.landmarks, expected, atol=6)
         for image in orl[::40]:
             assert len(find_faces(turned(on_a_wall((image, 2, 20, 40)), degrees))) == 1
 
@@ -193,7 +194,7 @@ class TestLargePhotographs:
         (small,) = find_faces(wall)
         (large,) = find_faces(enlarged(wall, 10))
         assert_allclose(
-            large.landmarks, 10 * np.array(small.landmarks), atol=35, rtol=0
+            large.landmarks, 10 * np.array(small.landmarks), atol=20, rtol=0
         )
         assert 9 * small.side < large.side < 11 * small.side
 

@@ -3,14 +3,22 @@
 import bz2
 import importlib
 import struct
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dualqml.exceptions import DatabaseError, MissingDependencyError
 from dualqml.images import files
-from dualqml.images.files import read_image
+from dualqml.images.files import (
+    photograph_name,
+    photograph_size,
+    read_image,
+    read_photograph,
+)
 from dualqml.images.geometry import resize
 
 Image = pytest.importorskip("PIL.Image")
@@ -173,15 +181,8 @@ def test_decompression_bomb(tmp_path, monkeypatch, limit):
 
 
 def test_bomb_that_only_claims_to_be_large(tmp_path):
-    def chunk(kind, data):
-        check = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + check
-
-    header = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 0, 0, 0, 0)
     path = tmp_path / "bomb.png"
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", b"")
-    )
+    path.write_bytes(png(100_000, 100_000, 8, 0, b""))
     with pytest.raises(DatabaseError, match="too large"):
         read_image(path, (8, 8))
 
@@ -193,3 +194,204 @@ def test_without_pillow_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(MissingDependencyError, match=r"install dualqml\[images\]"):
         read_image(tmp_path / "a.png", (8, 8))
+
+
+class TestPhotograph:
+    """`read_photograph`: the right pixels and a remark, or one clear error."""
+
+    COLOUR = np.dstack([RAMP, RAMP[::-1], RAMP.T]).copy()
+
+    def read(self, path):
+        found = read_photograph(path, "x")
+        assert found.pixels.dtype == np.uint8
+        assert photograph_size(path, "x") == found.pixels.shape[:2]
+        return found
+
+    def test_ordinary_ones_need_no_remark(self, tmp_path):
+        path = saved(tmp_path, Image.fromarray(self.COLOUR))
+        found = self.read(path)
+        np.testing.assert_array_equal(found.pixels, self.COLOUR)
+        assert found.remarks == ()
+        np.testing.assert_array_equal(self.read(self.COLOUR).pixels, self.COLOUR)
+
+    def test_colours_for_printing(self, tmp_path):
+        printed = Image.fromarray(self.COLOUR).convert("CMYK")
+        found = self.read(saved(tmp_path, printed, "a.tif"))
+        np.testing.assert_allclose(found.pixels.astype(int), self.COLOUR, atol=1)
+        assert found.remarks == (
+            "its colours are for printing (CMYK); they are converted",
+        )
+
+    def test_jpeg_for_printing_is_not_inverted(self, tmp_path):
+        light = Image.new("RGB", (16, 16), (250, 240, 230)).convert("CMYK")
+        found = self.read(saved(tmp_path, light, "a.jpg", quality=95))
+        np.testing.assert_allclose(
+            found.pixels.reshape(-1, 3).mean(axis=0), (250, 240, 230), atol=4
+        )
+        assert "CMYK" in found.remarks[0]
+
+    @pytest.mark.parametrize("name", ["a.png", "a.tif"])
+    def test_16_bits_of_grey(self, tmp_path, name):
+        path = saved(tmp_path, Image.fromarray(RAMP.astype(np.uint16) * 257), name)
+        found = self.read(path)
+        np.testing.assert_array_equal(found.pixels, np.dstack([RAMP] * 3))
+        assert found.remarks == ("it has 16 bits per colour; 8 are used",)
+
+    def test_16_bits_of_colour(self, tmp_path):
+        # By hand: Pillow reads these, but does not write them.
+        deep = (self.COLOUR.astype(">u2") * np.array(257, ">u2")).astype(">u2")
+        rows = b"".join(b"\0" + row.tobytes() for row in deep)
+        path = tmp_path / "deep.png"
+        path.write_bytes(png(8, 8, 16, 2, zlib.compress(rows)))
+        found = self.read(path)
+        np.testing.assert_array_equal(found.pixels, self.COLOUR)
+        assert found.remarks == ("it has 16 bits per colour; 8 are used",)
+
+    @pytest.mark.parametrize("name", ["a.gif", "a.png", "a.webp", "a.tif"])
+    def test_several_frames(self, tmp_path, name):
+        frames = [Image.new("RGB", (16, 16), (level,) * 3) for level in (200, 90, 10)]
+        options = {"lossless": True} if name == "a.webp" else {}
+        path = saved(
+            tmp_path,
+            frames[0],
+            name,
+            save_all=True,
+            append_images=frames[1:],
+            **options,
+        )
+        found = self.read(path)
+        np.testing.assert_allclose(found.pixels.astype(int), 200, atol=1)
+        assert found.remarks == ("it has 3 frames; the first is used",)
+
+    def test_copies_that_cameras_add_need_no_remark(self, tmp_path):
+        first, second = (Image.new("RGB", (16, 16), (level,) * 3) for level in (200, 9))
+        path = saved(
+            tmp_path,
+            first,
+            "a.jpg",
+            format="MPO",
+            save_all=True,
+            append_images=[second],
+        )
+        found = self.read(path)
+        assert found.pixels.min() > 190
+        assert found.remarks == ()
+
+    def test_transparent_parts_are_black(self, tmp_path):
+        pixels = np.dstack([self.COLOUR, np.repeat([[255], [0]], 4, axis=0) * RAMP**0])
+        found = self.read(saved(tmp_path, Image.fromarray(pixels.astype(np.uint8))))
+        np.testing.assert_array_equal(found.pixels[:4], self.COLOUR[:4])
+        assert not found.pixels[4:].any()
+
+    def test_orientation_of_the_camera(self, tmp_path):
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        path = saved(tmp_path, Image.fromarray(self.COLOUR[:4]), exif=exif)
+        turned = np.rot90(self.COLOUR[:4], -1)
+        np.testing.assert_array_equal(read_photograph(path, "x").pixels, turned)
+        # The size is that in the file.
+        assert photograph_size(path, "x") == (4, 8)
+
+    @pytest.mark.parametrize("function", [read_photograph, photograph_size])
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("text.jpg", "not an image of a known format"),
+            ("empty.jpg", "the file is empty"),
+            ("missing.jpg", "No such file"),
+        ],
+    )
+    def test_bad_files(self, tmp_path, function, name, reason):
+        write_bad_files(tmp_path)
+        with pytest.raises(DatabaseError, match=f"^my name: .*{reason}"):
+            function(tmp_path / name, "my name")
+
+    @pytest.mark.parametrize("kind", ["bmp", "gif", "jpg", "pgm", "png", "tif"])
+    def test_truncated_files(self, tmp_path, kind):
+        write_bad_files(tmp_path)
+        with pytest.raises(DatabaseError, match=r"^x: .*truncated"):
+            read_photograph(tmp_path / f"truncated.{kind}", "x")
+
+    @pytest.mark.parametrize("brand", [b"heic", b"heix", b"mif1"])
+    def test_heic_without_its_package(self, tmp_path, monkeypatch, brand):
+        monkeypatch.setitem(sys.modules, "pillow_heif", None)
+        path = tmp_path / "a.heic"
+        path.write_bytes(b"\0\0\0\x18ftyp" + brand + b"\0\0\0\0mif1heic" + bytes(99))
+        message = "x: a HEIC photograph.*pip install pillow-heif.*save .* as JPEG"
+        for function in (read_photograph, photograph_size):
+            with pytest.raises(DatabaseError, match=message):
+                function(path, "x")
+
+    def test_damaged_heic_with_its_package(self, tmp_path, monkeypatch):
+        registered = []
+
+        class Package:
+            @staticmethod
+            def register_heif_opener():
+                registered.append(1)
+
+        monkeypatch.setitem(sys.modules, "pillow_heif", Package)
+        path = tmp_path / "a.heic"
+        path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(99))
+        with pytest.raises(DatabaseError, match="x: not an image of a known format"):
+            read_photograph(path, "x")
+        assert registered
+
+    def test_bombs_are_refused_before_they_take_memory(self, tmp_path):
+        content = zlib.compressobj(9)
+        row = bytes(20_001)
+        packed = b"".join(content.compress(row) for _ in range(20_000))
+        path = tmp_path / "bomb.png"
+        path.write_bytes(png(20_000, 20_000, 8, 0, packed + content.flush()))
+        assert path.stat().st_size < 500_000
+        code = (
+            "import sys\n"
+            "from dualqml.exceptions import DatabaseError\n"
+            "from dualqml.images.files import photograph_size, read_photograph\n"
+            "from tests.peak_memory import peak_bytes\n"
+            "import PIL.ImageOps, PIL.PngImagePlugin\n"
+            "before = peak_bytes()\n"
+            "for function in (read_photograph, photograph_size):\n"
+            "    try:\n"
+            "        function(sys.argv[1], 'x')\n"
+            "    except DatabaseError as error:\n"
+            "        assert 'x: refused as too large' in str(error), error\n"
+            "    else:\n"
+            "        raise AssertionError\n"
+            "print(peak_bytes() - before)\n"
+        )
+        ran = subprocess.run(
+            [sys.executable, "-c", code, path],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=Path(__file__).parents[2],
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert int(ran.stdout) < 20_000_000
+
+    def test_bombs_of_less_than_twice_the_limit(self, tmp_path, monkeypatch):
+        path = saved(tmp_path, Image.fromarray(RAMP))
+        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
+        with pytest.raises(DatabaseError, match="x: refused as too large"):
+            read_photograph(path, "x")
+
+    def test_images_of_pillow_stay_open(self, tmp_path):
+        path = saved(tmp_path, Image.fromarray(self.COLOUR))
+        with Image.open(path) as image:
+            for _ in range(2):
+                np.testing.assert_array_equal(self.read(image).pixels, self.COLOUR)
+            assert photograph_name(image, "none") == str(path)
+        assert photograph_name(Image.new("L", (2, 2)), "none") == "none"
+
+
+def png(width, height, depth, colour, content):
+    """The bytes of a PNG file, given its compressed rows."""
+
+    def chunk(kind, data):
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", content) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from dualqml.evaluation import binomial_interval
+from dualqml.evaluation import binomial_interval, threshold_for_rate
 from dualqml.exceptions import ModelFileError, RecognitionError
 from dualqml.extractors import Background
 from dualqml.recognition import Calibration, Recognizer
@@ -94,6 +95,47 @@ class TestPrior:
         with pytest.raises(RecognitionError, match="too few to set a threshold"):
             recognizer.calibrate(fpir=0.1)
         assert recognizer.threshold == 0.5
+
+    @pytest.mark.parametrize("kind", ["fmr", "fpir"])
+    def test_the_threshold_is_in_the_middle_of_the_gap(self, kind):
+        """Between strangers, simulated in two ways, and people's own samples."""
+        recognizer = with_prior(people_of(3, 2))
+        matcher = recognizer._fitted_matcher()
+        limits = [0.0]
+        for scores in (
+            matcher.drawn_scores(OTHERS, 3000),
+            matcher.simulated_scores(OTHERS, 3000),
+        ):
+            strangers = scores.ravel() if kind == "fmr" else scores.max(axis=1)
+            limits.append(threshold_for_rate(strangers, 0.1))
+        mean, spread = OTHERS.own_scores(2)
+        standard = mean + norm.ppf(0.1) * spread
+        reached = matcher.slope * standard + matcher.offset
+        assert reached > max(limits)
+        found = recognizer.calibrate(**{kind: 0.1})
+        assert found.threshold == pytest.approx(0.5 * (reached + max(limits)))
+
+    def test_without_a_gap_strangers_decide(self):
+        """And the same person is always at least as likely as another one."""
+        rows, labels = make_vectors(60, 4, size=SIZE, noise=2.2, seed=100)
+        background = Background.from_samples(rows, labels)
+        people, _ = make_vectors(6, 1, size=SIZE, noise=2.2)
+        recognizer = recogniser_of(
+            people.reshape(6, 1, SIZE), background=background, threshold=None
+        )
+        strict = recognizer.calibrate(fpir=0.01)
+        assert 0.0 < strict.achieved <= 0.01
+        assert strict.threshold > 0.0
+        assert recognizer.calibrate(fpir=0.9).threshold == 0.0
+
+    def test_strangers_that_are_like_the_enrolled_count(self):
+        """The normal simulation goes through the model, the drawn one does not."""
+        recognizer = with_prior(people_of(3, 2))
+        matcher = recognizer._fitted_matcher()
+        simulated = matcher.simulated_scores(OTHERS, 500)
+        rows = OTHERS.strangers(500)
+        expected = recognizer.scores(rows.astype(np.float32))
+        np.testing.assert_allclose(simulated, expected, atol=1e-3)
 
     @pytest.mark.parametrize("n_samples", [1, 2, 4])
     @pytest.mark.parametrize("kind", ["fmr", "fpir"])

@@ -145,7 +145,7 @@ def database_kind(place: str, options: argparse.Namespace) -> str:
     from dualqml.data.image_files import find_people
     from dualqml.data.photographs import guess_images
 
-    root, wanted = options.root, options.input
+    root, wanted = options.root, str(options.input)
     path = Path(place) if root is None else root / place
     found = "folder"
     if place in DATABASES:
@@ -160,9 +160,9 @@ def database_kind(place: str, options: argparse.Namespace) -> str:
         guess = guess_images(find_people(path).paths)
         other = "crops" if guess.kind == "photographs" else "photographs"
         network = "SFace" if options.network is None else options.network.name
-        reads = f" and reads their faces with YuNet and {network}"
+        reads = f", whose faces are read with YuNet and {network}"
         say(
-            f"dualqml: takes the images of {place} for {guess.kind}"
+            f"dualqml: the images in {place} are taken for {guess.kind}"
             f"{reads if guess.kind == 'photographs' else ''} ({guess.reason}). If "
             f"this is wrong, add --input {other}.",
             error=True,

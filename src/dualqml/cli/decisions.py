@@ -217,7 +217,7 @@ def _say_summary(answers: Sequence[Answer], n_bad: int, n_all: int, what: str) -
     counts = Counter(answer.decision.decision for answer in answers)
     found = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     text = f"dualqml: {n_all} {what}, {len(answers)} answers" + ": " * bool(found)
-    left_out = f"; {n_bad} {what} were left out" if n_bad else ""
+    left_out = f"; {n_bad} left out" if n_bad else ""
     say(text + found + left_out, error=True)
 
 

@@ -230,10 +230,9 @@ def check(options: argparse.Namespace) -> int:
 
 def subjects(options: argparse.Namespace) -> int:
     """Print the names, one per line."""
-    from dualqml.recognition import Recognizer
+    from dualqml.recognition.decision_model import saved_subjects
 
-    recognizer = Recognizer.load(options.model)
-    counts = {name: len(recognizer.samples(name)) for name in recognizer.subjects()}
+    counts = saved_subjects(options.model)
     if options.json:
         say_json(counts, ensure_ascii=False)
     else:

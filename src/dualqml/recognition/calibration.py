@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtr
+from scipy.special import betaincinv, ndtr, ndtri
 
 from dualqml._typing import Array
 from dualqml.evaluation import (
@@ -183,9 +183,11 @@ def prior_calibration(
     Strangers are simulated in two ways: scores are drawn from those of the people of
     the background for each other, and samples are drawn from a normal distribution.
     The first knows the tails, the second the enrolled samples. Neither knows that
-    strangers may be of the same age, sex and origin as the enrolled people. So the
-    threshold is the highest of both, and at least 0: the same person must be at least
-    as likely as another one.
+    strangers may be of the same age, sex and origin as the enrolled people, or on
+    photographs of the same camera. So the threshold is the highest of both, and at
+    least 0: the same person must be at least as likely as another one. If it leaves a
+    gap to the score that all but the target of people's own samples are expected to
+    reach, it lies in the middle of that gap.
     """
     if not 0.0 < target < 1.0:
         raise RecognitionError(f"{kind} must be between 0 and 1, got {target!r}")
@@ -196,6 +198,10 @@ def prior_calibration(
     ]
     found_by_ways = [threshold_for_rate(strangers, target) for strangers in ways]
     threshold = max(_EVEN_ODDS, *found_by_ways)
+    counts = [len(gallery[subject]) for subject in gallery]
+    reached = _expected_scores(counts, target, matcher, background)
+    if reached is not None and reached > threshold:
+        threshold = 0.5 * (threshold + reached)
     found = Calibration(
         threshold=threshold,
         kind=kind,
@@ -208,7 +214,6 @@ def prior_calibration(
     # The scores are those of people with several samples. Their number is not kept,
     # but each of them has one of these at least.
     n_people = min(background.n_people, background.n_repeats)
-    counts = [len(gallery[subject]) for subject in gallery]
     low, high = _interval_of_people(float(found.achieved or 0.0), n_people)
     missed = _expected_missed(
         drawn, found.threshold, counts, matcher, background, kind=kind
@@ -227,6 +232,20 @@ def _interval_of_people(rate: float, n_people: int) -> tuple[float, float]:
     low = float(betaincinv(errors, rest + 1.0, 0.025)) if errors > 0.0 else 0.0
     high = 1.0 - float(betaincinv(rest, errors + 1.0, 0.025)) if rest > 0.0 else 1.0
     return low, high
+
+
+def _expected_scores(
+    counts: Sequence[int], missed: float, matcher: Matcher, background: Background
+) -> float | None:
+    """The score that all but a share of samples of each person should reach."""
+    reached = []
+    for count in set(counts):
+        own = background.own_scores(count)
+        if own is None:
+            return None
+        standard = own[0] + float(ndtri(missed)) * own[1]
+        reached.append(matcher.slope * standard + matcher.offset)
+    return min(reached)
 
 
 def _expected_missed(

@@ -9,7 +9,8 @@ from the file, and NumPy does the rest. For other recognisers there is
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -181,10 +182,44 @@ def load_decision_model(path: str | os.PathLike[str]) -> DecisionModel | None:
     """
     arrays, metadata = read_tensors(path)
     check_recognizer(path, metadata)
-    try:
+    with _forged_files_refused(path):
         state = _opened(strict_json(metadata[STATE_KEY]))
         found = _arrays(state, arrays)
         return None if found is None else _model(state, found, metadata[ID_KEY])
+
+
+def saved_subjects(path: str | os.PathLike[str]) -> dict[str, int]:
+    """Who is enrolled in the file of a recogniser, and with how many samples.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    dict of str to int
+        The number of samples of each subject, in the order of their names.
+
+    Raises
+    ------
+    ModelFileError
+        The file does not exist, is damaged, or is not that of a recogniser.
+    """
+    arrays, metadata = read_tensors(path)
+    check_recognizer(path, metadata)
+    with _forged_files_refused(path):
+        state = _opened(strict_json(metadata[STATE_KEY]))
+        subjects = [checked_name(subject) for subject in state["subjects"]]
+        counts = arrays[state["counts"]["array"]["tensor"]].tolist()
+        return dict(zip(subjects, counts, strict=True))
+
+
+@contextmanager
+def _forged_files_refused(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise what a forged file can cause as a ModelFileError."""
+    try:
+        yield
     # A forged file can have anything in any place.
     except (KeyError, TypeError, ValueError, RecognitionError) as error:
         reason = printable(str(error), 300)
