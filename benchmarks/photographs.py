@@ -100,7 +100,10 @@ def rival_from_file(path: str) -> bool:
 
 def routes() -> dict[str, Route]:
     """Ours, and the rival if it is installed."""
-    return {OURS: ours} | ({RIVAL: rival} if has_dlib() else {})
+    found: dict[str, Route] = {OURS: ours}
+    if has_dlib():
+        found[RIVAL] = rival
+    return found
 
 
 # (a) Speed.
@@ -108,11 +111,13 @@ def routes() -> dict[str, Route]:
 
 def speed(paths: Sequence[str], n_repeats: int) -> list[list[str]]:
     """Photographs a second by wall and by CPU time, medians of alternating runs."""
+
+    def read(n_jobs: int) -> object:
+        return list(read_faces(paths, all_faces=False, n_jobs=n_jobs))
+
     actions: dict[str, Callable[[], object]] = {
-        f"{OURS}, {n_jobs} thread{'s' * (n_jobs > 1)}": lambda n_jobs=n_jobs: list(
-            read_faces(paths, all_faces=False, n_jobs=n_jobs)
-        )
-        for n_jobs in (2, 1)
+        f"{OURS}, 2 threads": lambda: read(2),
+        f"{OURS}, 1 thread": lambda: read(1),
     }
     context = get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=context) as pool:
@@ -266,7 +271,7 @@ def print_misses(
 def similarities(name: str, vectors: Array) -> Array:
     """Cosines of ours; distances of dlib's network, which was trained for them."""
     if name == RIVAL:
-        return -np.linalg.norm(vectors[:, None] - vectors[None], axis=2)
+        return np.asarray(-np.linalg.norm(vectors[:, None] - vectors[None], axis=2))
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(unit @ unit.T)
 
@@ -378,6 +383,8 @@ def main() -> None:
     parser.add_argument("data", type=Path, metavar="DATA")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--databases", type=int, default=400, help="images of each")
+    parts = ("speed", "loading", "misses", "accuracy", "quality")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args()
     paths = [str(path) for path in sorted(options.data.glob("photographs/*/*.jpg"))]
     if not paths:
@@ -386,7 +393,8 @@ def main() -> None:
     cv2 = import_opencv()
     cv2.setNumThreads(1)
     print(
-        f"OpenCV {cv2.__version__}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+        f"OpenCV {cv2.__version__}, {os.cpu_count()} cores, load of the machine "
+        f"{os.getloadavg()[0]:.1f}"
     )
     if not has_dlib():
         print(ADVICE)
@@ -401,16 +409,19 @@ def main() -> None:
             step = max(1, len(images) // options.databases)
             databases[name.upper()] = images[::step]
 
-    with threadpool_limits(1, user_api="blas"):
-        with TemporaryDirectory() as folder:
-            print_speed(paths, Path(folder), options.repeats)
-        print_loading(paths[0])
-        print_misses(photographs, databases)
-        in_colour = [np.repeat(face[:, :, None], 3, axis=2) for face in orl.images]
-        print_accuracy(
-            {"photographs": (photographs, labels), "ORL": (in_colour, orl.labels)}
-        )
-        print_quality(photographs, labels)
+    in_colour = [np.repeat(face[:, :, None], 3, axis=2) for face in orl.images]
+    sets = {"photographs": (photographs, labels), "ORL": (in_colour, orl.labels)}
+    with threadpool_limits(1, user_api="blas"), TemporaryDirectory() as folder:
+        actions: dict[str, Callable[[], None]] = {
+            "speed": lambda: print_speed(paths, Path(folder), options.repeats),
+            "loading": lambda: print_loading(paths[0]),
+            "misses": lambda: print_misses(photographs, databases),
+            "accuracy": lambda: print_accuracy(sets),
+            "quality": lambda: print_quality(photographs, labels),
+        }
+        for part in parts:
+            if part in options.only:
+                actions[part]()
 
 
 if __name__ == "__main__":

@@ -55,6 +55,6 @@ def turned(pixels, degrees):
     """The same photograph, turned to the left about its centre."""
     module = pytest.importorskip("PIL.Image")
     bicubic = module.Resampling.BICUBIC
-    return np.asarray(
-        module.fromarray(pixels).rotate(degrees, resample=bicubic, fillcolor=128)
-    )
+    grey = 128 if pixels.ndim == 2 else (128, 128, 128)
+    image = module.fromarray(pixels)
+    return np.asarray(image.rotate(degrees, resample=bicubic, fillcolor=grey))

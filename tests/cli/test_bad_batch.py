@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dualqml.recognition import Recognizer
-from tests.cli.commands import run
+from tests.cli.commands import run_alone
 from tests.cli.pictures import LEFT_OUT, NOTED, save_bad, save_people
 
 #: Runs the command and prints the most memory that it has held.
@@ -101,7 +101,7 @@ def test_train_and_identify(hundred, tmp_path):
 
 def test_stop_does_nothing(few, tmp_path, capsys):
     model = tmp_path / "m.dualqml"
-    assert run("train", few, "-o", model, "--on-bad", "stop") == 1
+    assert run_alone("train", few, "-o", model, "--on-bad", "stop") == 1
     assert not model.exists()
     assert list(tmp_path.iterdir()) == []
     shown = capsys.readouterr()
@@ -114,27 +114,27 @@ def test_stop_does_nothing(few, tmp_path, capsys):
 
 def test_skip_only_counts(few, tmp_path, capsys):
     model = tmp_path / "m.dualqml"
-    assert run("train", few, "-o", model, "--on-bad", "skip") == 0
+    assert run_alone("train", few, "-o", model, "--on-bad", "skip") == 0
     _, counts = capsys.readouterr().err.splitlines()
     assert counts == "dualqml: 7 of 12 cannot be used. 5 are used."
     before = model.read_bytes()
     # The photographs with three faces are those of one person.
     arguments = ["identify", model, few, "--on-bad"]
-    assert run(*arguments, "skip") == 0
+    assert run_alone(*arguments, "skip") == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 5 + 3
     (counts,) = shown.err.splitlines()
     assert counts == "dualqml: 12 images, 8 answers: 8 match; 6 left out"
-    assert run(*arguments, "stop") == 1
+    assert run_alone(*arguments, "stop") == 1
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.splitlines()[-1] == (
         "dualqml: 6 of 12 cannot be used. Nothing was done (--on-bad stop)."
     )
-    assert run("enroll", model, "Ann", few / "p09", "--on-bad", "stop") == 1
+    assert run_alone("enroll", model, "Ann", few / "p09", "--on-bad", "stop") == 1
     assert model.read_bytes() == before
     capsys.readouterr()
-    assert run("enroll", model, "Ann", few / "p09") == 1
+    assert run_alone("enroll", model, "Ann", few / "p09") == 1
     shown = capsys.readouterr()
     assert_named_once(shown.err.splitlines())
     assert shown.out.startswith("Ann: 3 samples; 3 subjects are enrolled\n")

@@ -275,7 +275,7 @@ def vector_file(tmp_path):
 
 
 def test_vectors(vector_file, out, capsys):
-    arguments = ["-m", "2", "--repeats", "2", "--jobs", "1", "--quiet", "--out", out]
+    arguments = ["-m", "2", "--repeats", "1", "--jobs", "1", "--quiet", "--out", out]
     assert run(vector_file, *arguments) == 0
     shown = capsys.readouterr()
     assert shown.err == (
@@ -355,8 +355,9 @@ def test_a_class_in_the_folder_of_the_command(
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "class_of_mine.py").write_text(OWN)
     mine = ["--method", "mine=class_of_mine:Nearest(sign=1)"]
-    arguments = [database, "-m", "2", *QUICK, "--out", out, "--jobs", "2"]
-    assert run(*arguments, *mine) == 0
+    arguments = [database, "-m", "2", *QUICK, "--out", out]
+    # Other processes find it too.
+    assert run(*arguments, *mine, "--jobs", "2") == 0
     shown = capsys.readouterr().out
     assert "| mine |" in shown
     assert "mine: class\\_of\\_mine:Nearest(sign=1)" in shown
@@ -528,3 +529,53 @@ def test_evaluate_with_a_background(tmp_path, capsys, monkeypatch):
     page = (tmp_path / "out" / "open-set.html").read_text()
     assert "--background others.npz" in page
     assert str(tmp_path) not in page
+
+
+@pytest.fixture
+def photographs(orl_faces, tmp_path):
+    """A folder of three photographs each of six people, and one of a wall."""
+    from tests.cli import pictures
+
+    folder = pictures.save_people(tmp_path / "photos", orl_faces, range(6), (0, 3, 6))
+    pictures.save(np.full((200, 200), 128, np.uint8), folder / "p00" / "wall.png")
+    return folder
+
+
+def test_evaluate_photographs(photographs, tmp_path, capsys):
+    arguments = ["evaluate", photographs, "-m", 2, "--repeats", 1, "--jobs", 1]
+    arguments += ["--several", "largest", "--min-quality", 0.1]
+    assert commands.run(*arguments, "--out", tmp_path / "out") == 1
+    shown = capsys.readouterr()
+    assert "are taken for photographs, whose faces are read" in shown.err
+    assert shown.err.count("wall.png: no face was found") == 1
+    assert "dualqml: 1 of 19 cannot be used. 18 are used." in shown.err
+    assert "4 people enrolled with 2 images each, 2 strangers" in shown.out
+    page = (tmp_path / "out" / "open-set.html").read_text()
+    assert "evaluate photos --several largest --min-quality 0.1 -m 2" in page
+    assert commands.run(*arguments, "--out", tmp_path / "no" / "out") == 2
+    assert "There is no folder" in capsys.readouterr().err
+
+
+def test_reproduce_photographs(photographs, out, capsys):
+    arguments = ["-m", "2", "--methods", "LDA,NN-cosine", "--repeats", "2", "--quiet"]
+    arguments += ["--several", "largest", "--jobs", 1, "--out", out]
+    assert run(photographs, *arguments) == 1
+    said = capsys.readouterr().err
+    assert "are taken for photographs, whose faces are read" in said
+    assert said.count("wall.png: no face was found") == 1
+    results = read_results(out / "results.jsonl")
+    assert {result.unit.method for result in results} == {"LDA", "NN-cosine"}
+    assert {(result.n_train, result.n_test) for result in results} == {(12, 6)}
+    settings = json.loads((out / "experiment.json").read_text())
+    assert "--several largest" in settings["commands"][0]
+    report = (out / "report.html").read_text()
+    assert "18 vectors of 128 numbers" in report
+    assert str(out.parent) not in report
+
+
+def test_reproduce_photographs_as_crops(photographs, out, capsys):
+    arguments = ["-m", "2", *QUICK, "--out", out, "--on-bad", "skip"]
+    assert run(photographs, *arguments, "--input", "crops") == 0
+    assert "photographs" not in capsys.readouterr().err
+    settings = json.loads((out / "experiment.json").read_text())
+    assert "--input crops --on-bad skip" in settings["commands"][0]

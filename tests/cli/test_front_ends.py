@@ -54,12 +54,15 @@ class TestMisfits:
     def test_other_models_refuse_vectors(
         self, model, gallery, photo_model, vector_file, capsys
     ):
-        for path, kind in ((model, "crops"), (photo_model, "photographs")):
+        for path, kind, subject in (
+            (model, "crops", "person 01"),
+            (photo_model, "photographs", "p01"),
+        ):
             before = path.read_bytes()
             for arguments in (
                 ["identify", path],
-                ["verify", path, "p01"],
-                ["enroll", path, "p01"],
+                ["verify", path, subject],
+                ["enroll", path, subject],
                 ["calibrate", path, "--fpir", 0.1],
             ):
                 assert run(*arguments, "--embeddings", vector_file) == 2
@@ -205,10 +208,9 @@ class TestOwnNetwork:
     @pytest.fixture
     def network(self, orl_faces, tmp_path):
         """A network that gives the means of 64 parts of a face of 32 x 32 pixels."""
-        sizes = {"kernel_shape": [4, 4], "strides": [4, 4], "outputs": ["out"]}
-        outputs = [("out", 1, [1, 3, 8, 8])]
-        node = ("AveragePool", sizes)
-        return saved_network(tmp_path / "parts.onnx", node, 32, outputs)
+        sizes = {"kernel_shape": [4, 4], "strides": [4, 4]}
+        nodes = [("AveragePool", ["x"], ["out"], sizes)]
+        return saved_network(tmp_path / "parts.onnx", nodes, 32, {"out": [1, 3, 8, 8]})
 
     @pytest.fixture
     def trained(self, gallery, network, tmp_path, monkeypatch, capsys):

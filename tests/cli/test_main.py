@@ -101,6 +101,14 @@ def test_help_of_a_command(name, capsys):
 
 
 @pytest.mark.parametrize("name", TABLE)
+def test_help_fits_into_a_terminal(name, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    help_of(name, "--help")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", TABLE)
 def test_every_command_has_examples_that_can_be_parsed(name):
     command = command_of(name)
     title, *lines = command.examples.splitlines()

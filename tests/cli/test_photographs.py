@@ -359,5 +359,7 @@ def test_verify(gallery, capsys):
     found = Recognizer.load(model_of(gallery)).verify("p01", probe_of(gallery, 1))
     assert shown.startswith(f"{probe_of(gallery, 1)}, face at (")
     assert f": match (p01, score {found.score:.3f}, threshold" in shown
-    assert run("verify", model_of(gallery), "nobody", probe_of(gallery, 1)) == 2
-    assert "'nobody' is not enrolled" in capsys.readouterr().err
+    # No image is read for a name that was mistyped.
+    assert run("verify", model_of(gallery), "p1", "no such file.png") == 2
+    said = "dualqml: 'p1' is not enrolled; did you mean p01?\n"
+    assert capsys.readouterr().err == said

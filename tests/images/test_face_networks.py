@@ -3,6 +3,8 @@ import importlib
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -88,10 +90,8 @@ class TestWeights:
 
 
 def weights_of_the_package(weights):
-    from importlib.util import find_spec
-
     (folder,) = find_spec(weights.package).submodule_search_locations
-    return face_networks.Path(folder, weights.file)
+    return Path(folder, weights.file)
 
 
 class TestOpenCV:
@@ -190,28 +190,40 @@ class TestSFace:
         assert FaceNetwork().sha256() == hashlib.sha256(content).hexdigest()
 
 
-def saved_network(path, node, size, outputs, *constants):
-    """An ONNX file with one input of shape (1, 3, size, size) and one node."""
+def saved_network(path, nodes, size, outputs, **constants):
+    """An ONNX file with one input of shape (1, 3, size, size).
+
+    Nodes are (kind, inputs, outputs, attributes); outputs have names and shapes.
+    """
     onnx = pytest.importorskip("onnx")
-    kind, helper = onnx.TensorProto.FLOAT, onnx.helper
-    inputs = [helper.make_tensor_value_info("x", kind, [1, 3, size, size])]
+    helper, number = onnx.helper, onnx.TensorProto.FLOAT
     graph = helper.make_graph(
-        [helper.make_node(node[0], ["x", *(c[0] for c in constants)], **node[1])],
+        [helper.make_node(kind, i, o, **rest) for kind, i, o, rest in nodes],
         "net",
-        inputs,
-        [helper.make_tensor_value_info(*one) for one in outputs],
-        [onnx.numpy_helper.from_array(value, name) for name, value in constants],
+        [helper.make_tensor_value_info("x", number, [1, 3, size, size])],
+        [
+            helper.make_tensor_value_info(name, number, shape)
+            for name, shape in outputs.items()
+        ],
+        [
+            onnx.numpy_helper.from_array(value, name)
+            for name, value in constants.items()
+        ],
     )
     version = [helper.make_opsetid("", 13)]
     onnx.save(helper.make_model(graph, opset_imports=version, ir_version=8), path)
     return str(path)
 
 
+def save_averages(path):
+    """A network that gives the mean of each channel of an input of 16 x 16 pixels."""
+    nodes = [("GlobalAveragePool", ["x"], ["out"], {})]
+    return saved_network(path, nodes, 16, {"out": [1, 3, 1, 1]})
+
+
 @pytest.fixture
 def averages(cv2, tmp_path):
-    """A network that gives the mean of each channel of its input."""
-    node = ("GlobalAveragePool", {"outputs": ["out"]})
-    return saved_network(tmp_path / "mean.onnx", node, 16, [("out", 1, [1, 3, 1, 1])])
+    return save_averages(tmp_path / "mean.onnx")
 
 
 class TestOwnNetwork:
@@ -232,8 +244,8 @@ class TestOwnNetwork:
         assert_allclose(describe_aligned(aligned, network), expected, rtol=1e-4)
 
     def test_rows_and_columns_are_not_swapped(self, cv2, tmp_path):
-        node = ("Flatten", {"outputs": ["out"]})
-        path = saved_network(tmp_path / "all.onnx", node, 8, [("out", 1, [1, 192])])
+        nodes = [("Flatten", ["x"], ["out"], {})]
+        path = saved_network(tmp_path / "all.onnx", nodes, 8, {"out": [1, 192]})
         aligned = aligned_noise(8)
         got = describe_aligned(aligned, FaceNetwork(path, 8, mean=0.0, scale=1.0))
         assert_array_equal(got, aligned.transpose(2, 0, 1).ravel())
@@ -246,40 +258,35 @@ class TestOwnNetwork:
         assert network.sha256() == hashlib.sha256(content).hexdigest()
 
     def test_another_input_size_is_refused(self, cv2, tmp_path):
-        weights = np.ones((768, 2), dtype=np.float32)
-        onnx = pytest.importorskip("onnx")
-        make, helper = onnx.helper.make_tensor_value_info, onnx.helper
-        graph = helper.make_graph(
-            [
-                helper.make_node("Flatten", ["x"], ["flat"]),
-                helper.make_node("MatMul", ["flat", "w"], ["out"]),
-            ],
-            "net",
-            [make("x", 1, [1, 3, 16, 16])],
-            [make("out", 1, [1, 2])],
-            [onnx.numpy_helper.from_array(weights, "w")],
+        nodes = [
+            ("Flatten", ["x"], ["flat"], {}),
+            ("MatMul", ["flat", "w"], ["out"], {}),
+        ]
+        path = saved_network(
+            tmp_path / "net.onnx",
+            nodes,
+            16,
+            {"out": [1, 2]},
+            w=np.ones((768, 2), dtype=np.float32),
         )
-        version = [helper.make_opsetid("", 13)]
-        model = helper.make_model(graph, opset_imports=version, ir_version=8)
-        onnx.save(model, tmp_path / "net.onnx")
-        network = FaceNetwork(str(tmp_path / "net.onnx"), 16)
+        network = FaceNetwork(path, 16)
         assert describe_aligned(aligned_noise(16), network).shape == (2,)
         with pytest.raises(NetworkError, match=r"net\.onnx.*is the input size right"):
             describe_aligned(aligned_noise(20), network)
 
     def test_two_rows_are_refused(self, cv2, tmp_path):
-        node = ("Tile", {"outputs": ["out"]})
-        repeats = ("n", np.array([2, 1, 1, 1], dtype=np.int64))
+        nodes = [("Tile", ["x", "n"], ["out"], {})]
+        repeats = np.array([2, 1, 1, 1], dtype=np.int64)
         path = saved_network(
-            tmp_path / "two.onnx", node, 8, [("out", 1, [2, 3, 8, 8])], repeats
+            tmp_path / "two.onnx", nodes, 8, {"out": [2, 3, 8, 8]}, n=repeats
         )
         with pytest.raises(NetworkError, match="gives 2 rows for one face"):
             describe_aligned(aligned_noise(8), FaceNetwork(path, 8))
 
     def test_two_outputs_are_refused(self, cv2, tmp_path):
-        node = ("Split", {"outputs": ["a", "b"], "axis": 2})
-        outputs = [("a", 1, [1, 3, 4, 8]), ("b", 1, [1, 3, 4, 8])]
-        path = saved_network(tmp_path / "split.onnx", node, 8, outputs)
+        nodes = [("Split", ["x"], ["a", "b"], {"axis": 2})]
+        outputs = {"a": [1, 3, 4, 8], "b": [1, 3, 4, 8]}
+        path = saved_network(tmp_path / "split.onnx", nodes, 8, outputs)
         with pytest.raises(NetworkError, match="has 2 outputs"):
             describe_aligned(aligned_noise(8), FaceNetwork(path, 8))
 

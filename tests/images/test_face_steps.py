@@ -23,7 +23,7 @@ from dualqml.images.face_networks import FaceNetwork
 from dualqml.images.face_steps import FaceCropper, FaceEmbedder
 from dualqml.images.faces import Face, find_faces, read_faces
 from dualqml.images.geometry import align_eyes
-from tests.images.test_face_networks import saved_network
+from tests.images.test_face_networks import save_averages
 from tests.photographs import enlarged, load_faces, on_a_wall, turned
 
 image_module = pytest.importorskip("PIL.Image")
@@ -48,8 +48,7 @@ def people(orl):
 @pytest.fixture
 def averages(orl, tmp_path):
     """An ONNX file of a network that gives the mean of each channel."""
-    node = ("GlobalAveragePool", {"outputs": ["out"]})
-    return saved_network(tmp_path / "mean.onnx", node, 16, [("out", 1, [1, 3, 1, 1])])
+    return save_averages(tmp_path / "mean.onnx")
 
 
 def party(orl, times=2):

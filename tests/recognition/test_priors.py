@@ -109,7 +109,7 @@ class TestPrior:
             strangers = scores.ravel() if kind == "fmr" else scores.max(axis=1)
             limits.append(threshold_for_rate(strangers, 0.1))
         mean, spread = OTHERS.own_scores(2)
-        standard = mean + norm.ppf(0.1) * spread
+        standard = mean + norm.ppf(0.01) * spread
         reached = matcher.slope * standard + matcher.offset
         assert reached > max(limits)
         found = recognizer.calibrate(**{kind: 0.1})
@@ -126,7 +126,7 @@ class TestPrior:
         strict = recognizer.calibrate(fpir=0.01)
         assert 0.0 < strict.achieved <= 0.01
         assert strict.threshold > 0.0
-        assert recognizer.calibrate(fpir=0.9).threshold == 0.0
+        assert recognizer.calibrate(fpir=0.99).threshold == 0.0
 
     def test_strangers_that_are_like_the_enrolled_count(self):
         """The normal simulation goes through the model, the drawn one does not."""

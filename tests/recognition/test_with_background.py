@@ -301,7 +301,7 @@ class TestCalibration:
         assert found.achieved < found.high
         alarms = recognizer.identify_many(people_of(600, 1, seed=9)[:, 0])
         rate = np.mean([answer.decision == "match" for answer in alarms])
-        assert 0.02 < rate < 0.3
+        assert rate <= 0.1
         with pytest.warns(UserWarning, match="3000 non-mated comparisons are too few"):
             recognizer.calibrate(fpir=0.0005)
         assert recognizer.calibrate(fmr=0.01).n_comparisons == 9000

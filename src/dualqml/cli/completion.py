@@ -61,8 +61,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 COMMANDS = {
     "completion": Command(
         details="""\
-Write the script to the folder where your shell looks for it, and start the shell
-again. For zsh, ~/.zshrc must have the line "fpath+=~/.zfunc" before "compinit".
+Write the script to the folder where your shell looks for it, and start the
+shell again. For zsh, ~/.zshrc must have the line "fpath+=~/.zfunc" before
+"compinit".
 Write the script again after an update of dualqml. It needs the package shtab:
 pip install "dualqml[completion]".""",
         examples="""examples:

@@ -18,7 +18,7 @@ from dualqml.cli._arguments import (
 from dualqml.cli._output import say, say_json
 from dualqml.cli._probes import Probe, ProbeFace, read_probes
 from dualqml.cli.exit_codes import FAILED, NO_FACE, OK, UNKNOWN
-from dualqml.exceptions import DatabaseError
+from dualqml.exceptions import DatabaseError, UnknownSubjectError
 
 if TYPE_CHECKING:
     from dualqml.recognition import Identification, Recognizer, Verification
@@ -93,6 +93,7 @@ class Answer(NamedTuple):
 def verify(options: argparse.Namespace) -> int:
     """Print for each image whether it shows the subject."""
     model = _load(options.model, explain=False)
+    _check_enrolled(options.subject, model)
 
     def decide(samples: list[Any]) -> list[Any]:
         return model.verify_many(
@@ -100,6 +101,18 @@ def verify(options: argparse.Namespace) -> int:
         )
 
     return _answer(options, model, decide, _verify_line)
+
+
+def _check_enrolled(subject: str, model: "Recognizer | DecisionModel") -> None:
+    """Raise before any image is read if a subject is not known."""
+    from dualqml.cli._parser import suggestion
+
+    listed = model.subjects
+    known = listed() if callable(listed) else listed
+    if known and subject not in known:
+        raise UnknownSubjectError(
+            f"{subject!r} is not enrolled{suggestion(subject, known)}"
+        )
 
 
 def identify(options: argparse.Namespace) -> int:

@@ -458,8 +458,8 @@ The model file is replaced whole; if anything goes wrong, the old one stays.""",
     "remove": Command(
         details="""\
 The model is fitted to the subjects that stay, as if the others had never been
-there, and the file is replaced whole. Copies and backups of the old file are not
-changed: erase them yourself.""",
+there, and the file is replaced whole. Copies and backups of the old file are
+not changed: erase them yourself.""",
         examples="""examples:
   dualqml remove people.dualqml "Ann Lee"
   dualqml remove people.dualqml "Ann Lee" "Bob Fox" --json""",
@@ -500,10 +500,10 @@ exit code is 1 if anything was found.""",
     ),
     "background": Command(
         details="""\
-The file has the mean of all people and how people and samples vary around it, and
-no sample and no name. Give it as --background to train, calibrate and evaluate.
-Use many people, 10 at the very least: statistics of few people are noisy, and say
-much about each of them.""",
+The file has the mean of all people and how people and samples vary around it,
+and no sample and no name. Give it as --background to train, calibrate and
+evaluate. Use many people, 10 at the very least: statistics of few people are
+noisy, and say much about each of them.""",
         examples="""examples:
   dualqml background others/ -o others.background
   dualqml background --embeddings others.npz -o others.background""",

@@ -30,6 +30,8 @@ _N_MATED_FITS = 3
 _N_SIMULATED = 3000
 #: The log-likelihood ratio of a person who is as likely the same as another one.
 _EVEN_ODDS = 0.0
+#: Share of people's own samples that a prior may miss to be safer from strangers.
+_MOST_MISSED = 0.01
 
 
 class Trials(NamedTuple):
@@ -186,8 +188,8 @@ def prior_calibration(
     strangers may be of the same age, sex and origin as the enrolled people, or on
     photographs of the same camera. So the threshold is the highest of both, and at
     least 0: the same person must be at least as likely as another one. If it leaves a
-    gap to the score that all but the target of people's own samples are expected to
-    reach, it lies in the middle of that gap.
+    gap to the score that 99 % of people's own samples are expected to reach (or more,
+    if the target is smaller), it lies in the middle of that gap.
     """
     if not 0.0 < target < 1.0:
         raise RecognitionError(f"{kind} must be between 0 and 1, got {target!r}")
@@ -199,7 +201,8 @@ def prior_calibration(
     found_by_ways = [threshold_for_rate(strangers, target) for strangers in ways]
     threshold = max(_EVEN_ODDS, *found_by_ways)
     counts = [len(gallery[subject]) for subject in gallery]
-    reached = _expected_scores(counts, target, matcher, background)
+    missed = min(target, _MOST_MISSED)
+    reached = _expected_scores(counts, missed, matcher, background)
     if reached is not None and reached > threshold:
         threshold = 0.5 * (threshold + reached)
     found = Calibration(
@@ -215,14 +218,14 @@ def prior_calibration(
     # but each of them has one of these at least.
     n_people = min(background.n_people, background.n_repeats)
     low, high = _interval_of_people(float(found.achieved or 0.0), n_people)
-    missed = _expected_missed(
+    expected = _expected_missed(
         drawn, found.threshold, counts, matcher, background, kind=kind
     )
-    if missed is not None:
+    if expected is not None:
         # The normal distribution has thin ends. So few people cannot show a rate far
         # below one of them: half a person more is counted as missed.
-        missed = (n_people * missed + 0.5) / (n_people + 1.0)
-    return replace(found, prior=True, low=low, high=high, missed=missed)
+        expected = (n_people * expected + 0.5) / (n_people + 1.0)
+    return replace(found, prior=True, low=low, high=high, missed=expected)
 
 
 def _interval_of_people(rate: float, n_people: int) -> tuple[float, float]:
