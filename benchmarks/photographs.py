@@ -410,7 +410,10 @@ def main() -> None:
             databases[name.upper()] = images[::step]
 
     in_colour = [np.repeat(face[:, :, None], 3, axis=2) for face in orl.images]
-    sets = {"photographs": (photographs, labels), "ORL": (in_colour, orl.labels)}
+    sets: dict[str, tuple[Sequence[RGB], NDArray[Any]]] = {
+        "photographs": (photographs, labels),
+        "ORL": (in_colour, orl.labels),
+    }
     with threadpool_limits(1, user_api="blas"), TemporaryDirectory() as folder:
         actions: dict[str, Callable[[], None]] = {
             "speed": lambda: print_speed(paths, Path(folder), options.repeats),

@@ -22,6 +22,8 @@ numpydoc_validation_exclude = {
     r"\.(Background|Calibration|Candidate|Certificate|CertifiedSolution|Comparison)$",
     r"\.(Database|VectorDatabase|DatabaseInfo|ErrorCurve|Experiment|Face)$",
     r"\.(FailureCounts|OwnMethod)$",
+    r"\.(DescribedFace|FaceNetwork|FrontEnd|PhotographFaces)$",
+    r"\.(EnrolledSample|Explanation|Finding|GalleryCheck|ScorePart)$",
     r"\.(GeneralisedRates|Identification|Interval|Method|OpenSetCurve)$",
     r"\.(OpenSetPoint|OperatingPoint|PaperResult|PaperTime|Progress|Protocol)$",
     r"\.(QMLSolution|Result|ScatterSpectrum|Setting|Split|Summary|Template)$",

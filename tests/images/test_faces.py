@@ -1,4 +1,5 @@
 import sys
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -62,6 +63,24 @@ def cv2(orl):
 def walls(orl):
     """Photographs of six people."""
     return [on_a_wall((orl[10 * k], 2, 20, 40)) for k in range(6)]
+
+
+@pytest.fixture
+def searched(orl, monkeypatch):
+    """The shapes of what is searched, by a detector that finds nothing."""
+    shapes = []
+
+    class Detector:
+        def setInputSize(self, size):
+            self.size = size
+
+        def detect(self, pixels):
+            assert pixels.shape[1::-1] == self.size
+            shapes.append(pixels.shape)
+            return 0, None
+
+    monkeypatch.setattr(faces, "face_detector", Detector)
+    return shapes
 
 
 def in_colour(pixels):
@@ -226,23 +245,15 @@ class TestLargePhotographs:
         assert large.side > 500 > 100 > small.side
 
     @pytest.mark.parametrize("tiles", [False, True])
-    def test_no_search_has_more_than_1024_pixels(self, orl, monkeypatch, tiles):
-        seen = []
-
-        class Detector:
-            def setInputSize(self, size):
-                self.size = size
-
-            def detect(self, pixels):
-                assert pixels.shape[1::-1] == self.size
-                seen.append(pixels.shape)
-                return 0, None
-
-        monkeypatch.setattr(faces, "face_detector", Detector)
+    def test_no_search_has_more_than_1024_pixels(self, searched, tiles):
         find_faces(np.zeros((600, 12000), dtype=np.uint8), tiles=tiles)
-        assert max(max(shape) for shape in seen) == 1024
-        assert seen[:2] == [(51, 1024, 3), (16, 320, 3)]
-        assert (len(seen) == 3) is not tiles
+        assert max(max(shape) for shape in searched) == 1024
+        assert searched[:2] == [(51, 1024, 3), (16, 320, 3)]
+        assert (len(searched) == 3) is not tiles
+
+    def test_small_ones_are_enlarged_and_get_a_border(self, searched):
+        find_faces(np.zeros((40, 30), dtype=np.uint8))
+        assert searched == [(160, 120, 3), (240, 200, 3)]
 
     def test_tiles_find_small_faces_and_no_doubles(self, orl):
         # Some of them are where tiles overlap.
@@ -649,6 +660,8 @@ class TestReadFaces:
             at_once.append(name)
             most.append(len(at_once))
             try:
+                # Long enough for the other threads to come.
+                time.sleep(0.05)
                 return read(one, name)
             finally:
                 at_once.remove(name)

@@ -28,7 +28,7 @@ from dualqml.recognition.answers import (
     verifications,
 )
 from dualqml.recognition.file_format import ID_KEY, STATE_KEY, check_recognizer
-from dualqml.recognition.front_end import FrontEnd
+from dualqml.recognition.front_end import READING_VERSION, FrontEnd
 from dualqml.recognition.gallery import checked_name
 from dualqml.recognition.results import Identification, Verification
 from dualqml.recognition.score_scale import ScoreScale
@@ -287,7 +287,13 @@ def _model(
     )
     front_end = FrontEnd("vectors")
     if state.get("front_end") is not None:
-        front_end = FrontEnd.from_dict(_opened(state["front_end"]))
+        record = _opened(state["front_end"])
+        if record["version"] != READING_VERSION:
+            raise ValueError(
+                f"front_end is not version {READING_VERSION} of how faces are read: "
+                "train the model again"
+            )
+        front_end = FrontEnd.from_dict(record)
     threshold = None
     if state["calibration"] is not None:
         threshold = float(_opened(state["calibration"])["threshold"])

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Statistics of other people that come with dualqml, by the SHA-256 of the network.
 #: `scripts/make_background.py` makes them.
 _BACKGROUNDS = {SFACE.sha256: "sface.background"}
+#: How faces are found and aligned. It changes when the same photograph gets other
+#: features, so that a model never compares features of two ways.
+READING_VERSION = 1
 #: Digits of a SHA-256 that a message shows.
 _SHOWN = 12
 
@@ -188,7 +191,8 @@ class FrontEnd:
         """
         if self.network is None:
             return None
-        return {"sha256": self.sha256} | vars(self.network)
+        version = {"version": READING_VERSION, "sha256": self.sha256}
+        return version | vars(self.network)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "FrontEnd":
@@ -204,8 +208,9 @@ class FrontEnd:
         FrontEnd
             The front end.
         """
-        rest = {name: value for name, value in record.items() if name != "sha256"}
-        return cls("photographs", FaceNetwork(**rest), record["sha256"])
+        names = FaceNetwork.__dataclass_fields__
+        network = FaceNetwork(**{name: record[name] for name in names})
+        return cls("photographs", network, record["sha256"])
 
 
 def network_background(embedder: PhotographEmbedder) -> "Background | None":

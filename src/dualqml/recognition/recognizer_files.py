@@ -54,7 +54,7 @@ from dualqml.recognition.file_format import (
     STATE_KEY,
     check_recognizer,
 )
-from dualqml.recognition.front_end import FrontEnd
+from dualqml.recognition.front_end import READING_VERSION, FrontEnd
 from dualqml.recognition.gallery import Gallery, checked_name, checked_sample_name
 from dualqml.recognition.inputs import Embedding
 from dualqml.recognition.matcher import SCALE_FIELDS, Matcher
@@ -92,6 +92,10 @@ _STATE: Mapping[str, Kind] = {
 }
 #: How the faces of photographs are described.
 _FRONT_END: Mapping[str, Kind] = {
+    "version": Kind(
+        f"version {READING_VERSION} of how faces are read: train the model again",
+        lambda v: type(v) is int and v == READING_VERSION,
+    ),
     "sha256": Kind(
         "a SHA-256", lambda v: type(v) is str and bool(re.fullmatch("[0-9a-f]{64}", v))
     ),
