@@ -110,6 +110,18 @@ def _inside(value: Any) -> Any:
     return value if isinstance(value, list) else ()
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and a noun, in the plural unless the number is 1.
+
+    Examples
+    --------
+    >>> from dualqml._text import counted
+    >>> counted(1, "sample"), counted(3, "sample")
+    ('1 sample', '3 samples')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def first_few(names: Sequence[str], separator: str = ", ") -> str:
     """Join the first few names and count the rest.
 

@@ -137,5 +137,5 @@ def test_skip_only_counts(few, tmp_path, capsys):
     assert run_alone("enroll", model, "Ann", few / "p09") == 1
     shown = capsys.readouterr()
     assert_named_once(shown.err.splitlines())
-    assert shown.out.startswith("Ann: 3 samples; 3 subjects are enrolled\n")
+    assert shown.out.startswith("Ann: 3 samples added. 3 subjects are enrolled.\n")
     assert Recognizer.load(model).subjects() == ["Ann", "p00", "p09"]

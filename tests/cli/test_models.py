@@ -57,11 +57,13 @@ def test_train_json(people, capsys):
 
 def test_remove_and_enroll(people, model, capsys):
     assert run("remove", model, "person 03", "person 03") == 0
-    assert capsys.readouterr().out == "1 erased; 7 subjects are enrolled\n"
+    assert capsys.readouterr().out == "1 erased. 7 subjects are enrolled.\n"
     assert "person 03" not in Recognizer.load(model).subjects()
     images = sorted((people / "person 03").glob("*.png"))
     assert run("enroll", model, "Zoë Ó", *images) == 0
-    assert capsys.readouterr().out == "Zoë Ó: 4 samples; 8 subjects are enrolled\n"
+    assert (
+        capsys.readouterr().out == "Zoë Ó: 4 samples added. 8 subjects are enrolled.\n"
+    )
     assert len(Recognizer.load(model).samples("Zoë Ó")) == 4
 
 

@@ -68,7 +68,7 @@ def test_enroll_and_remove_refresh_a_prior(one, model, capsys):
     loaded = Recognizer.load(model)
     shown = capsys.readouterr()
     assert shown.out == (
-        "Ann: 1 samples; 2 subjects are enrolled\n"
+        "Ann: 1 sample added. 2 subjects are enrolled.\n"
         f"The threshold is now {loaded.threshold:.4g}, again a prior.\n"
     )
     assert shown.err == ""
@@ -78,7 +78,7 @@ def test_enroll_and_remove_refresh_a_prior(one, model, capsys):
     loaded = Recognizer.load(model)
     shown = capsys.readouterr()
     assert shown.out == (
-        "1 erased; 1 subjects are enrolled\n"
+        "1 erased. 1 subject is enrolled.\n"
         f"The threshold is now {loaded.threshold:.4g}, again a prior.\n"
     )
     assert shown.err == ""
@@ -95,7 +95,7 @@ def test_a_measured_threshold_becomes_stale(one, model, capsys):
     threshold = Recognizer.load(model).threshold
     assert run_alone("enroll", model, "Ann", one / "others" / "p01") == 0
     shown = capsys.readouterr()
-    assert shown.out == "Ann: 1 samples; 2 subjects are enrolled\n"
+    assert shown.out == "Ann: 1 sample added. 2 subjects are enrolled.\n"
     assert shown.err == (
         "dualqml: the threshold was calibrated before this change, and may no longer "
         "keep its rate: run dualqml calibrate\n"
@@ -117,7 +117,7 @@ def test_a_threshold_given_by_hand_stays(one, tmp_path, capsys):
     assert "Threshold 2.5: given by the user." in capsys.readouterr().out
     assert run_alone("enroll", model, "Ann", one / "others" / "p01") == 0
     shown = capsys.readouterr()
-    assert shown.out == "Ann: 1 samples; 2 subjects are enrolled\n"
+    assert shown.out == "Ann: 1 sample added. 2 subjects are enrolled.\n"
     assert shown.err == ""
     assert Recognizer.load(model).threshold == 2.5
 
@@ -125,7 +125,7 @@ def test_a_threshold_given_by_hand_stays(one, tmp_path, capsys):
 def test_the_last_person_can_be_erased(one, model, capsys):
     assert run("remove", model, "p00") == 0
     shown = capsys.readouterr()
-    assert shown.out == "1 erased; 0 subjects are enrolled\n"
+    assert shown.out == "1 erased. 0 subjects are enrolled.\n"
     assert shown.err == ""
     assert b"p00" not in model.read_bytes()
     assert run("inspect", model) == 0

@@ -459,7 +459,8 @@ def tell_bad(
     if not skipped:
         return False
     stops = on_bad == "stop"
-    used = f"{n_all - len(skipped)} are used."
+    n_used = n_all - len(skipped)
+    used = f"{n_used} {'is' if n_used == 1 else 'are'} used."
     rest = "Nothing was done (--on-bad stop)." if stops else used
     say(f"dualqml: {len(skipped)} of {n_all} cannot be used. {rest}", error=True)
     return stops

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dualqml._files import exclusive
+from dualqml._text import counted
 from dualqml.cli._arguments import (
     Command,
     add_background_argument,
@@ -80,7 +81,9 @@ def train(options: argparse.Namespace) -> int:
             }
         )
     else:
-        say(f"{options.out}: {n_subjects} subjects, {recognizer.n_samples} samples.")
+        enrolled = counted(n_subjects, "subject")
+        samples = counted(recognizer.n_samples, "sample")
+        say(f"{options.out}: {enrolled}, {samples}.")
         say(calibration.describe())
     return exit_code(data, options)
 
@@ -129,7 +132,7 @@ def enroll(options: argparse.Namespace) -> int:
             }
         )
     else:
-        say(f"{options.subject}: {added} samples; {known} subjects are enrolled")
+        say(f"{options.subject}: {counted(added, 'sample')} added. {_enrolled(known)}")
         _say_stale(recognizer, fresh)
     return FAILED if skipped and options.on_bad != "skip" else OK
 
@@ -151,9 +154,14 @@ def remove(options: argparse.Namespace) -> int:
         stale = recognizer.calibration_is_stale
         say_json(about | {"model_id": recognizer.model_id, "stale_calibration": stale})
     else:
-        say(f"{len(erased)} erased; {left} subjects are enrolled")
+        say(f"{len(erased)} erased. {_enrolled(left)}")
         _say_stale(recognizer, fresh)
     return OK
+
+
+def _enrolled(number: int) -> str:
+    verb = "is" if number == 1 else "are"
+    return f"{counted(number, 'subject')} {verb} enrolled."
 
 
 def _say_stale(recognizer: "Recognizer", fresh: bool) -> None:

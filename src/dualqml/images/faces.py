@@ -65,6 +65,8 @@ _UPRIGHT_SIDE, _UPRIGHT_PART = 128, 0.62
 _SMALL_MOVE, _MOST_ROUNDS = 0.045, 3
 #: A face this much narrower than the largest one is in the background.
 _BACKGROUND_RATIO = 0.75
+#: So few photographs for each thread take longer with more threads.
+_FEW_PHOTOGRAPHS = 8
 #: Photographs with more pixels are read one at a time, to bound the memory.
 _LARGE = 12_000_000
 
@@ -354,12 +356,14 @@ def _in_order(
     work: Callable[[Any], PhotographFaces], items: list[Any], n_jobs: int
 ) -> Iterator[PhotographFaces]:
     """Results in the order of the items, from several threads."""
-    if n_jobs < 2 or len(items) < 2:
+    # Each thread loads the networks, which takes as long as a few photographs.
+    n_jobs = min(n_jobs, 1 + len(items) // _FEW_PHOTOGRAPHS)
+    if n_jobs < 2:
         yield from map(work, items)
         return
     waiting: list[Future[PhotographFaces]] = []
     rest = iter(items)
-    with one_opencv_thread(), ThreadPoolExecutor(min(n_jobs, len(items))) as pool:
+    with one_opencv_thread(), ThreadPoolExecutor(n_jobs) as pool:
         try:
             # Few are ahead of the one that is waited for, so that memory is bounded.
             waiting += [pool.submit(work, item) for item in islice(rest, 2 * n_jobs)]

@@ -357,7 +357,11 @@ def _errors_as_database_errors(name: str) -> Iterator[None]:
     except module.UnidentifiedImageError as error:
         raise DatabaseError(f"{name}: not an image of a known format") from error
     except (module.DecompressionBombError, module.DecompressionBombWarning) as error:
-        raise DatabaseError(f"{name}: refused as too large: {error}") from error
+        raise DatabaseError(
+            f"{name}: refused as too large: more than "
+            f"{(module.MAX_IMAGE_PIXELS or 0) // 1_000_000} million pixels would fill "
+            "the memory. Save it smaller."
+        ) from error
     # Pillow's decoders raise almost any exception on damaged files.
     except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
