@@ -1,9 +1,9 @@
 import sys
 import time
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from math import cos, radians, sin
+from threading import get_ident
 
 import numpy as np
 import pytest
@@ -526,6 +526,11 @@ class TestMainFace:
 
 
 class TestReadFaces:
+    @pytest.fixture(autouse=True)
+    def _threads_for_few(self, monkeypatch):
+        # Else the few photographs here would be read by one thread.
+        monkeypatch.setattr(faces, "_FEW_PHOTOGRAPHS", 1)
+
     @pytest.fixture
     def mixed(self, walls, tmp_path):
         """Good photographs with bad ones between them."""
@@ -641,15 +646,21 @@ class TestReadFaces:
             list(read_faces(walls, network=network, n_jobs=n_jobs))
         assert cv2.getNumThreads() == before
 
-    def test_filters_of_warnings_stay(self, walls, tmp_path):
-        # Filters belong to all threads; one that is put back late would stay.
-        paths = []
-        for k, wall in enumerate(walls * 3):
-            paths.append(tmp_path / f"{k}.png")
-            image_module.fromarray(wall).save(paths[-1])
-        before = list(warnings.filters)
-        list(read_faces(paths, n_jobs=4))
-        assert warnings.filters == before
+    @pytest.mark.parametrize(("n_photographs", "n_threads"), [(7, 1), (8, 2), (30, 3)])
+    def test_few_photographs_have_few_threads(
+        self, orl, monkeypatch, n_photographs, n_threads
+    ):
+        monkeypatch.setattr(faces, "_FEW_PHOTOGRAPHS", 8)
+        threads = set()
+
+        def work(item):
+            time.sleep(0.01)
+            threads.add(get_ident())
+            return item
+
+        items = list(range(n_photographs))
+        assert list(faces._in_order(work, items, 3)) == items
+        assert len(threads) == n_threads
 
     def test_large_photographs_are_read_one_at_a_time(self, walls, monkeypatch):
         monkeypatch.setattr(faces, "_LARGE", 1000)

@@ -5,7 +5,10 @@ import importlib
 import struct
 import subprocess
 import sys
+import time
+import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -370,11 +373,32 @@ class TestPhotograph:
         assert (ran.returncode, ran.stderr) == (0, "")
         assert int(ran.stdout) < 20_000_000
 
+    # Pillow itself only warns of them.
+    @pytest.mark.filterwarnings("ignore")
     def test_bombs_of_less_than_twice_the_limit(self, tmp_path, monkeypatch):
         path = saved(tmp_path, Image.fromarray(RAMP))
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
         with pytest.raises(DatabaseError, match="x: refused as too large"):
             read_photograph(path, "x")
+
+    def test_filters_of_warnings_stay(self, tmp_path, monkeypatch):
+        # They belong to all threads. One thread that puts them back after another has
+        # done so would leave its own.
+        path = saved(tmp_path, Image.fromarray(RAMP))
+        opened = Image.open
+
+        def slowly(stream):
+            time.sleep(0.1)
+            return opened(stream)
+
+        monkeypatch.setattr(Image, "open", slowly)
+        before = list(warnings.filters)
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(read_photograph, path, "x")
+            time.sleep(0.05)
+            second = pool.submit(read_photograph, path, "x")
+            assert first.result().pixels.shape == second.result().pixels.shape
+        assert warnings.filters == before
 
     def test_images_of_pillow_stay_open(self, tmp_path):
         path = saved(tmp_path, Image.fromarray(self.COLOUR))
