@@ -3,7 +3,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from math import cos, radians, sin
-from threading import get_ident
+from threading import Event, Timer, get_ident
 
 import numpy as np
 import pytest
@@ -614,23 +614,28 @@ class TestReadFaces:
         assert seen == [(k, 9) for k in range(1, 10)]
 
     def test_it_can_be_closed_early(self, cv2, walls, monkeypatch):
-        started = []
+        started, gate = [], Event()
         read = faces.read_photograph
-        monkeypatch.setattr(
-            faces,
-            "read_photograph",
-            lambda one, name: (started.append(name), read(one, name))[1],
-        )
+
+        def watched(one, name):
+            started.append(name)
+            if name not in ("photograph 0", "photograph 1"):
+                gate.wait(10)
+            return read(one, name)
+
+        monkeypatch.setattr(faces, "read_photograph", watched)
         before = cv2.getNumThreads()
         cv2.setNumThreads(2)
         try:
             found = read_faces(walls * 10, n_jobs=2)
             assert len(list(islice(found, 2))) == 2
+            Timer(0.3, gate.set).start()
             found.close()
             assert cv2.getNumThreads() == 2
         finally:
             cv2.setNumThreads(before)
-        assert len(started) < 10
+        # Two were done, and two had begun.
+        assert sorted(started) == [f"photograph {k}" for k in range(4)]
 
     def test_networks_are_checked_before_any_photograph(self, orl, tmp_path):
         network = FaceNetwork(str(tmp_path / "absent.onnx"))
