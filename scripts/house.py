@@ -46,7 +46,8 @@ def imports_of(tree: ast.Module, modules: set[str]) -> Iterator[str]:
 def room_of(module: str) -> str:
     """The folder below dualqml, empty for modules beside the folders."""
     parts = module.split(".")
-    return parts[1] if (SOURCE / parts[1]).is_dir() else ""
+    inner = parts[1] if len(parts) > 1 else ""
+    return inner if inner and (SOURCE / inner).is_dir() else ""
 
 
 def crosses_privately(source: str, target: str) -> bool:
