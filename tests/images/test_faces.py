@@ -1,9 +1,8 @@
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from math import cos, radians, sin
-from threading import Event, Timer, get_ident
+from threading import Barrier, BrokenBarrierError, Event, Timer, get_ident
 
 import numpy as np
 import pytest
@@ -656,10 +655,12 @@ class TestReadFaces:
         self, orl, monkeypatch, n_photographs, n_threads
     ):
         monkeypatch.setattr(faces, "_FEW_PHOTOGRAPHS", 8)
-        threads = set()
+        threads, together = set(), Barrier(n_threads)
 
         def work(item):
-            time.sleep(0.01)
+            # Passed only if so many threads work at the same time.
+            if item < n_threads:
+                together.wait(30.0)
             threads.add(get_ident())
             return item
 
@@ -669,22 +670,17 @@ class TestReadFaces:
 
     def test_large_photographs_are_read_one_at_a_time(self, walls, monkeypatch):
         monkeypatch.setattr(faces, "_LARGE", 1000)
-        at_once, most = [], []
+        two_at_once = Barrier(2)
         read = faces.read_photograph
 
         def watched(one, name):
-            at_once.append(name)
-            most.append(len(at_once))
-            try:
-                # Long enough for the other threads to come.
-                time.sleep(0.05)
-                return read(one, name)
-            finally:
-                at_once.remove(name)
+            # Nobody else may come while this one waits.
+            with pytest.raises(BrokenBarrierError):
+                two_at_once.wait(0.3)
+            return read(one, name)
 
         monkeypatch.setattr(faces, "read_photograph", watched)
         assert all(one.faces for one in read_faces(walls, n_jobs=3))
-        assert max(most) == 1
 
     def test_remarks_are_kept(self, walls, tmp_path):
         deep = image_module.fromarray(walls[0].astype(np.uint16) * 257)

@@ -2,14 +2,15 @@
 
 import bz2
 import importlib
+import itertools
 import struct
 import subprocess
 import sys
-import time
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -385,17 +386,24 @@ class TestPhotograph:
         # They belong to all threads. One thread that puts them back after another has
         # done so would leave its own.
         path = saved(tmp_path, Image.fromarray(RAMP))
-        opened = Image.open
+        opened, number = Image.open, itertools.count()
+        begun, second_came, first_done = Event(), Event(), Event()
 
         def slowly(stream):
-            time.sleep(0.1)
+            if next(number) == 0:
+                begun.set()
+                second_came.wait(0.3)  # in vain
+            else:
+                second_came.set()
+                first_done.wait(30.0)
             return opened(stream)
 
         monkeypatch.setattr(Image, "open", slowly)
         before = list(warnings.filters)
         with ThreadPoolExecutor(2) as pool:
             first = pool.submit(read_photograph, path, "x")
-            time.sleep(0.05)
+            first.add_done_callback(lambda _: first_done.set())
+            assert begun.wait(30.0)
             second = pool.submit(read_photograph, path, "x")
             assert first.result().pixels.shape == second.result().pixels.shape
         assert warnings.filters == before
