@@ -20,7 +20,7 @@ $(DEMO_READY): pyproject.toml | $(BIN)/python
 
 # This includes the demo.
 $(READY): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable ".[sdp,demo,faces,dev]"
+	$(BIN)/python -m pip install --quiet --editable ".[sdp,demo,faces,service,dev]"
 	touch $(DEMO_READY) $@
 
 demo: $(DEMO_READY)

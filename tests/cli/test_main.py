@@ -52,6 +52,7 @@ def test_help_lists_every_command(arguments, capsys):
     titles = [text for text in shown.splitlines() if text.endswith(":")]
     assert titles == [
         "recognise people:",
+        "run a service:",
         "measure:",
         "shell:",
         "options:",
@@ -97,7 +98,7 @@ def test_help_of_a_command(name, capsys):
     assert places == sorted(places)
     codes = shown[places[3] : places[4]]
     assert [int(line.split()[0]) for line in codes.splitlines()[2:]] == row.codes
-    assert ("--json" in shown) == (name != "completion")
+    assert ("--json" in shown) == (name not in ("completion", "serve"))
 
 
 @pytest.mark.parametrize("name", TABLE)

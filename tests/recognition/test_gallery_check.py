@@ -10,8 +10,9 @@ import pytest
 from dualqml.exceptions import RecognitionError
 from dualqml.extractors import Background
 from dualqml.extractors.methods import METHODS
-from dualqml.recognition import Recognizer, check_gallery
+from dualqml.recognition import Recognizer, SampleScore, check_gallery
 from dualqml.recognition.gallery_check import _Check
+from dualqml.recognition.matcher import SCALE_FIELDS
 from tests.datasets import load_samples
 from tests.people import make_people, make_vectors
 
@@ -317,6 +318,80 @@ def test_other_methods_use_the_threshold():
     found = {(f.kind, f.subject, f.index) for f in check.findings}
     assert ("same person", "05", None) in found
     assert ("outlier", "03", 2) in found
+
+
+def refitted(recognizer, left_out):
+    """A new recogniser without some samples, with the same meaning of scores."""
+    chosen = recognizer.chosen_parameters
+    fresh = Recognizer(recognizer.method, **chosen)
+    for number, subject in enumerate(recognizer.subjects()):
+        own = np.delete(recognizer.samples(subject), left_out.get(number, []), axis=0)
+        fresh.enroll(subject, own)
+    matcher = fresh.fit()._matcher
+    if matcher.has_log_ratios:
+        for name in SCALE_FIELDS:
+            setattr(matcher, name, getattr(recognizer._matcher, name))
+    return fresh
+
+
+class TestOwnScores:
+    @pytest.mark.parametrize("method", ["DualQML-W", "LDA"])
+    def test_they_are_those_of_models_without_the_samples(self, method):
+        people = [people_of(1, n, seed=n)[0] for n in (2, 3, 4)]
+        # A wrong sample has the highest score for another subject.
+        people[2][1] = people_of(1, 3, seed=3)[0, 0] + 0.01
+        recognizer = gallery_of(people, method=method)
+        check = check_gallery(recognizer)
+        # The first sample of everybody is held out, then the second, and so on.
+        expected = {}
+        for fold in range(4):
+            probes = {n: fold for n, own in enumerate(people) if fold < len(own)}
+            fresh = refitted(recognizer, {n: [k] for n, k in probes.items()})
+            for number, k in probes.items():
+                row = fresh.scores(people[number][k])[0]
+                score = row[number]
+                if (number, k) == (2, 1):
+                    assert row.argmax() == 1
+                expected[f"{number:02d}", k, f"{number:02d}/{k}"] = score
+        found = {(s.subject, s.index, s.name): s.score for s in check.own_scores}
+        assert found == pytest.approx(expected, abs=1e-6)
+
+    def test_one_sample_at_a_time(self):
+        """Where one person has several samples, each fold has one of them."""
+        people = [*people_of(4, 1, seed=7), people_of(1, 3)[0]]
+        recognizer = gallery_of(people)
+        check = check_gallery(recognizer, few=0)
+        assert sorted(s.index for s in check.own_scores) == [0, 1, 2]
+        for sample in check.own_scores:
+            fresh = refitted(recognizer, {4: [sample.index]})
+            score = fresh.scores(people[4][sample.index])[0, 4]
+            assert sample.score == pytest.approx(score, abs=1e-6)
+
+    def test_the_worst_are_first(self):
+        people = people_of(10, 4)
+        people[3, 2] = people_of(1, 1, seed=60)[0, 0]
+        check = check_gallery(gallery_of(people))
+        scores = [sample.score for sample in check.own_scores]
+        assert scores == sorted(scores)
+        assert len(scores) == check.n_checked == 40
+        assert np.median(scores) == check.typical
+        worst = check.own_scores[0]
+        assert (worst.subject, worst.index, worst.name) == ("03", 2, "03/2")
+        (finding,) = check.findings
+        assert (finding.subject, finding.index) == ("03", 2)
+        assert worst.score < check.own_limit < check.own_scores[1].score
+
+    def test_plain_values(self):
+        check = check_gallery(gallery_of(people_of(3, 2)))
+        again = json.loads(json.dumps(check.as_dict(), allow_nan=False))["own_scores"]
+        assert [SampleScore(**record) for record in again] == list(check.own_scores)
+        assert len(again) == 6
+
+    def test_samples_that_cannot_be_held_out_have_none(self):
+        assert check_gallery(gallery_of(people_of(5, 1))).own_scores == ()
+        people = [*people_of(3, 2), people_of(1, 1, seed=7)[0]]
+        check = check_gallery(gallery_of(people))
+        assert {s.subject for s in check.own_scores} == {"00", "01", "02"}
 
 
 def real_gallery(name, *, planted, seed=0):

@@ -106,6 +106,25 @@ _PURPOSES = {
             (FAILED, NO_FACE),
         ),
     },
+    "run a service": {
+        "serve": _Row(
+            "service",
+            "Start a service: an HTTP API, and a web page to enrol and identify.",
+            "export import",
+        ),
+        "export": _Row(
+            "service", "Write a gallery of a service to a file.", "import receipt"
+        ),
+        "import": _Row(
+            "service", "Make a gallery of a service from a file.", "export serve"
+        ),
+        "receipt": _Row(
+            "service",
+            "Check the receipt of an erasure by fitting the model again.",
+            "export serve",
+            (FAILED,),
+        ),
+    },
     "measure": {
         "evaluate": _Row(
             "experiments",

@@ -223,7 +223,10 @@ def check(options: argparse.Namespace) -> int:
     with Progress("Checking") as progress:
         found = check_gallery(recognizer, few=options.few, progress=progress)
     if options.json:
-        say_json(found.as_dict())
+        # The scores of all samples would be most of it.
+        record = found.as_dict()
+        del record["own_scores"]
+        say_json(record)
     else:
         for finding in found.findings:
             say(f"{finding.kind}: {finding.in_words()}")

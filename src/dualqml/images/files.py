@@ -23,7 +23,8 @@ from dualqml.exceptions import DatabaseError, MissingDependencyError
 from dualqml.images.geometry import over_black, standard_grey, to_8_bits
 from dualqml.images.shapes import SizeLike
 
-#: A path, an image of Pillow, or an 8-bit array of shape (h, w) or (h, w, 3).
+#: A path, the content of a file as bytes, an image of Pillow, or an 8-bit array of
+#: shape (h, w) or (h, w, 3).
 Photograph = Any
 #: Pixels of shape (h, w, 3): red, green and blue, 8 bits each.
 RGB = NDArray[np.uint8]
@@ -92,13 +93,15 @@ def read_image(path: Path, size: SizeLike) -> NDArray[np.uint8]:
     return standard_grey(pixels, size, colour=pixels.ndim == 3)
 
 
-def read_pixels(path: Path) -> NDArray[Any]:
+def read_pixels(path: Path | bytes, name: str | None = None) -> NDArray[Any]:
     """Read one image file upright, without any other change.
 
     Parameters
     ----------
-    path : Path
-        The file.
+    path : Path or bytes
+        The file, or its content.
+    name : str, optional
+        Its name in messages; the path by default.
 
     Returns
     -------
@@ -112,12 +115,14 @@ def read_pixels(path: Path) -> NDArray[Any]:
     MissingDependencyError
         Pillow is not installed.
     """
-    with _errors_as_database_errors(str(path)), _opened(path) as image:
+    if name is None:
+        name = "the image" if isinstance(path, bytes) else str(path)
+    with _errors_as_database_errors(name), _opened(path) as image:
         return pixels_of(image)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path | bytes) -> Iterator[Any]:
     """Open an image file with Pillow; its pixels are not read yet."""
     with _stream(path) as stream:
         head = stream.read(12)
@@ -213,8 +218,9 @@ def read_photograph(photograph: Photograph, name: str) -> ReadPhotograph:
 
     Parameters
     ----------
-    photograph : path, image of Pillow, or array of shape (h, w) or (h, w, 3)
-        The photograph. Arrays have 8 bits for each channel.
+    photograph : path, bytes, image of Pillow, or array of shape (h, w) or (h, w, 3)
+        The photograph; bytes are the content of a file. Arrays have 8 bits for each
+        channel.
     name : str
         Its name in messages.
 
@@ -242,8 +248,8 @@ def photograph_size(photograph: Photograph, name: str) -> tuple[int, int]:
 
     Parameters
     ----------
-    photograph : path, image of Pillow, or array of shape (h, w) or (h, w, 3)
-        The photograph.
+    photograph : path, bytes, image of Pillow, or array of shape (h, w) or (h, w, 3)
+        The photograph; bytes are the content of a file.
     name : str
         Its name in messages.
 
@@ -266,14 +272,17 @@ def photograph_size(photograph: Photograph, name: str) -> tuple[int, int]:
 
 @contextmanager
 def _as_pillow(photograph: Photograph) -> Iterator[Any]:
-    if isinstance(photograph, str | os.PathLike):
+    if isinstance(photograph, bytes):
+        with _opened(photograph) as image:
+            yield image
+    elif isinstance(photograph, str | os.PathLike):
         with _opened(Path(photograph)) as image:
             yield image
     elif isinstance(photograph, import_pillow("Image").Image):
         yield photograph
     else:
         raise DatabaseError(
-            "a photograph is a path, an image of Pillow or an array, not "
+            "a photograph is a path, bytes, an image of Pillow or an array, not "
             f"{type(photograph).__name__}"
         )
 
@@ -368,8 +377,10 @@ def _errors_as_database_errors(name: str) -> Iterator[None]:
         raise DatabaseError(f"{name}: {reason}") from error
 
 
-def _stream(path: Path) -> IO[bytes]:
+def _stream(path: Path | bytes) -> IO[bytes]:
     """Open a file, uncompressed in memory if it ends in ``.bz2``."""
+    if isinstance(path, bytes):
+        return io.BytesIO(path)
     if path.suffix.lower() != ".bz2":
         return path.open("rb")
     if path.stat().st_size == 0:

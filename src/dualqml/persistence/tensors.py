@@ -110,7 +110,35 @@ def write_tensors(
     ...     print(arrays["x"], metadata)
     [0. 1. 2.] {'of': 'Anna'}
     """
-    path = Path(path)
+    write_atomically(path, tensor_parts(arrays, metadata, Path(path)), private=True)
+
+
+def tensor_parts(
+    arrays: Mapping[str, NDArray[Any]],
+    metadata: Mapping[str, str],
+    path: Path = Path("the file"),
+) -> list[bytes | memoryview]:
+    """The content of a safetensors file, one part after the other.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+        As for `write_tensors`.
+    metadata : dict of str to str
+        As for `write_tensors`.
+    path : Path, optional
+        The name of the file in messages.
+
+    Returns
+    -------
+    list of bytes or memoryview
+        The content.
+
+    Raises
+    ------
+    ModelFileError
+        The format cannot hold an array or the metadata.
+    """
     strings = dict(metadata) | {CHECKSUM: _BLANK_DIGEST}
     if CHECKSUM in metadata or not all(
         isinstance(text, str) for item in strings.items() for text in item
@@ -145,7 +173,7 @@ def write_tensors(
     data = [array.reshape(-1).view(np.uint8).data for array in ordered]
     digest = _sha256([length, header, *data])
     header = header.replace(_checksum_entry(_BLANK_DIGEST), _checksum_entry(digest))
-    write_atomically(path, [length, header, *data], private=True)
+    return [length, header, *data]
 
 
 def read_tensors(
@@ -181,7 +209,35 @@ def read_tensors(
     memory is limited by the largest header, whatever the file contains.
     """
     path = Path(path)
-    content = _memory_map(path)
+    return tensors_of(_memory_map(path), path, verify=verify)
+
+
+def tensors_of(
+    content: NDArray[np.uint8], path: Path = Path("the file"), *, verify: bool = True
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """The arrays and the strings of the content of a safetensors file.
+
+    Parameters
+    ----------
+    content : ndarray of bytes
+        The content.
+    path : Path, optional
+        The name of the file in messages.
+    verify : bool, default=True
+        Whether to check the checksum.
+
+    Returns
+    -------
+    arrays, metadata : dict of str to ndarray, dict of str to str
+        As for `read_tensors`. The arrays are views of the content.
+
+    Raises
+    ------
+    ModelFileError
+        The content is damaged, or has another format.
+    """
+    if content.size < _LENGTH_BYTES:
+        _refuse(path, "it is too short")
     header = _read_header(path, content)
     start = _LENGTH_BYTES + len(header)
     entries = _parse_header(path, header)

@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     )
     from dualqml.persistence.model_files import load, save
     from dualqml.persistence.tensors import read_tensors, write_tensors
+    from dualqml.recognition.calibration import Trials
     from dualqml.recognition.explanation import EnrolledSample, Explanation, ScorePart
-    from dualqml.recognition.gallery_check import Finding, GalleryCheck, check_gallery
+    from dualqml.recognition.gallery_check import (
+        Finding,
+        GalleryCheck,
+        SampleScore,
+        check_gallery,
+    )
     from dualqml.recognition.recognizer import Recognizer
     from dualqml.recognition.results import (
         Calibration,
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
         Template,
         Verification,
     )
+    from dualqml.recognition.threshold_curves import ThresholdCurve, threshold_curve
 
 __all__ = [
     "Calibration",
@@ -36,14 +43,18 @@ __all__ = [
     "NoThresholdError",
     "RecognitionError",
     "Recognizer",
+    "SampleScore",
     "ScorePart",
     "Template",
+    "ThresholdCurve",
+    "Trials",
     "UnknownSubjectError",
     "Verification",
     "check_gallery",
     "load",
     "read_tensors",
     "save",
+    "threshold_curve",
     "write_tensors",
 ]
 
@@ -55,11 +66,15 @@ __getattr__, __dir__ = lazy_names(
         ),
         "dualqml.persistence.model_files": "load save",
         "dualqml.persistence.tensors": "read_tensors write_tensors",
+        "dualqml.recognition.calibration": "Trials",
         "dualqml.recognition.explanation": "EnrolledSample Explanation ScorePart",
-        "dualqml.recognition.gallery_check": "Finding GalleryCheck check_gallery",
+        "dualqml.recognition.gallery_check": (
+            "Finding GalleryCheck SampleScore check_gallery"
+        ),
         "dualqml.recognition.recognizer": "Recognizer",
         "dualqml.recognition.results": (
             "Calibration Candidate Identification Template Verification"
         ),
+        "dualqml.recognition.threshold_curves": "ThresholdCurve threshold_curve",
     },
 )

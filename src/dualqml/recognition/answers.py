@@ -120,6 +120,12 @@ def verifications(
     return found
 
 
+def check_top(top: int) -> None:
+    """Raise if a list of candidates would have none."""
+    if top < 1:
+        raise RecognitionError(f"top must be at least 1, got {top}")
+
+
 def identifications(
     matcher: Scorer, scores: Array, *, top: int, threshold: float
 ) -> list[Identification]:
@@ -140,7 +146,13 @@ def identifications(
     -------
     list of Identification
         One decision per sample.
+
+    Raises
+    ------
+    RecognitionError
+        The lists have no candidate.
     """
+    check_top(top)
     people = unknown = None
     if matcher.has_log_ratios:
         people, unknown = open_set_posterior(scores)

@@ -21,7 +21,7 @@ from dualqml.evaluation import (
 from dualqml.exceptions import RecognitionError
 from dualqml.extractors import Background
 from dualqml.recognition.gallery import Gallery, checked_name
-from dualqml.recognition.matcher import Matcher, SampleCache
+from dualqml.recognition.matcher import FEW_SUBJECTS, Matcher, SampleCache
 from dualqml.recognition.results import Calibration, RateKind
 
 #: Number of fits with held-out samples of enrolled people.
@@ -32,6 +32,8 @@ _N_SIMULATED = 3000
 _EVEN_ODDS = 0.0
 #: Share of people's own samples that a prior may miss to be safer from strangers.
 _MOST_MISSED = 0.01
+#: The source of a threshold whose calibration used samples that were removed.
+KEPT_AFTER_REMOVAL = "kept from a calibration before a removal; calibrate again"
 
 
 class Trials(NamedTuple):
@@ -50,6 +52,82 @@ class Trials(NamedTuple):
     mated: Array
     codes: NDArray[np.int64]
     nonmated: Array
+
+
+class SimulatedStrangers(NamedTuple):
+    """Scores of strangers who were simulated from a background, in two ways.
+
+    Attributes
+    ----------
+    drawn : ndarray of shape (n_strangers, n_subjects)
+        Scores that were drawn from those of the people of the background for each
+        other.
+    normal : ndarray of shape (n_strangers, n_subjects)
+        Scores of samples that were drawn from a normal distribution.
+    background : Background
+        The background.
+    """
+
+    drawn: Array
+    normal: Array
+    background: Background
+
+
+def simulated_strangers(matcher: Matcher, background: Background) -> SimulatedStrangers:
+    """Simulate strangers.
+
+    Parameters
+    ----------
+    matcher : Matcher
+        A fitted matcher, with scores that are log ratios.
+    background : Background
+        Statistics of people who are not enrolled.
+
+    Returns
+    -------
+    SimulatedStrangers
+        Their scores. They are the same at every call.
+    """
+    return SimulatedStrangers(
+        matcher.drawn_scores(background, _N_SIMULATED),
+        matcher.simulated_scores(background, _N_SIMULATED),
+        background,
+    )
+
+
+def held_out_calibration(
+    scores: Array,
+    labels: Sequence[str],
+    matcher: Matcher,
+    *,
+    kind: RateKind,
+    target: float,
+) -> Calibration:
+    """Find the threshold for a rate from samples that were not enrolled.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_samples, n_subjects)
+        Their scores.
+    labels : sequence of str
+        The person of each sample.
+    matcher : Matcher
+        The matcher that gave the scores.
+    kind : {"fmr", "fpir"}
+        As for `calibrate`.
+    target : float
+        The rate, above 0 and below 1.
+
+    Returns
+    -------
+    Calibration
+        The threshold. There is no warning of too few comparisons.
+    """
+    trials = held_out_trials(scores, labels, matcher.subjects)
+    source = f"{len(trials.nonmated)} samples of people who are not enrolled"
+    return _calibration(
+        trials, kind=kind, target=target, source=source, model_id=matcher.model_id
+    )
 
 
 def held_out_trials(
@@ -153,7 +231,7 @@ def left_out_trials(
 def prior_calibration(
     gallery: Gallery,
     matcher: Matcher,
-    background: Background,
+    strangers: SimulatedStrangers,
     *,
     kind: RateKind,
     target: float,
@@ -166,8 +244,8 @@ def prior_calibration(
         The enrolled samples. Only their numbers are used here.
     matcher : Matcher
         The matcher that was fitted to the gallery, with scores that are log ratios.
-    background : Background
-        Statistics of people who are not enrolled.
+    strangers : SimulatedStrangers
+        The scores of this matcher for them.
     kind : {"fmr", "fpir"}
         As for `calibrate`.
     target : float
@@ -193,12 +271,12 @@ def prior_calibration(
     """
     if not 0.0 < target < 1.0:
         raise RecognitionError(f"{kind} must be between 0 and 1, got {target!r}")
-    drawn = matcher.drawn_scores(background, _N_SIMULATED)
+    drawn, normal, background = strangers
     ways = [
         scores.ravel() if kind == "fmr" else scores.max(axis=1)
-        for scores in (drawn, matcher.simulated_scores(background, _N_SIMULATED))
+        for scores in (drawn, normal)
     ]
-    found_by_ways = [threshold_for_rate(strangers, target) for strangers in ways]
+    found_by_ways = [threshold_for_rate(scores, target) for scores in ways]
     threshold = max(_EVEN_ODDS, *found_by_ways)
     counts = [len(gallery[subject]) for subject in gallery]
     missed = min(target, _MOST_MISSED)
@@ -209,7 +287,7 @@ def prior_calibration(
         threshold=threshold,
         kind=kind,
         target=target,
-        achieved=max(float((strangers >= threshold).mean()) for strangers in ways),
+        achieved=max(float((scores >= threshold).mean()) for scores in ways),
         n_comparisons=ways[0].size,
         source=f"strangers simulated from a background of {background.n_people} people",
         model_id=matcher.model_id,
@@ -329,8 +407,102 @@ def calibrate(
     found = _calibration(
         trials, kind=kind, target=target, source=source, model_id=model_id
     )
-    warn_of_few(found, stacklevel=4)
+    warn_of_few(found, stacklevel=3)
     return found
+
+
+def gallery_scores(
+    gallery: Gallery,
+    matcher: Matcher,
+    cache: SampleCache,
+    background: Background | None,
+) -> Trials | SimulatedStrangers:
+    """Scores that tell the threshold of a gallery without other samples.
+
+    Parameters
+    ----------
+    gallery : Gallery
+        The enrolled samples.
+    matcher : Matcher
+        The matcher that was fitted to the gallery; it is not changed.
+    cache : SampleCache
+        Results for the samples of the gallery.
+    background : Background or None
+        Statistics of people who are not enrolled.
+
+    Returns
+    -------
+    Trials or SimulatedStrangers
+        Strangers who are simulated from the background if there is one, few people
+        are enrolled, and scores are log ratios. Else the trials of `left_out_trials`.
+    """
+    few = len(gallery) < FEW_SUBJECTS and matcher.has_log_ratios
+    if background is not None and few:
+        return simulated_strangers(matcher, background)
+    return left_out_trials(gallery, matcher, cache)
+
+
+def gallery_calibration(
+    scores: Trials | SimulatedStrangers,
+    gallery: Gallery,
+    matcher: Matcher,
+    *,
+    kind: RateKind,
+    target: float,
+) -> Calibration:
+    """Find the threshold for a rate from the scores of `gallery_scores`.
+
+    Parameters
+    ----------
+    scores : Trials or SimulatedStrangers
+        The scores.
+    gallery : Gallery
+        The enrolled samples.
+    matcher : Matcher
+        The matcher that was fitted to the gallery.
+    kind : {"fmr", "fpir"}
+        As for `calibrate`.
+    target : float
+        The rate, above 0 and below 1.
+
+    Returns
+    -------
+    Calibration
+        The threshold: a prior if strangers were simulated. There is no warning of too
+        few comparisons.
+    """
+    if isinstance(scores, SimulatedStrangers):
+        return prior_calibration(gallery, matcher, scores, kind=kind, target=target)
+    source = f"{len(gallery)} enrolled subjects left out in turn"
+    return _calibration(
+        scores, kind=kind, target=target, source=source, model_id=matcher.model_id
+    )
+
+
+def after_removal(
+    before: Calibration,
+) -> tuple[Calibration | None, tuple[RateKind, float] | None]:
+    """What is left of a calibration when samples are removed.
+
+    Parameters
+    ----------
+    before : Calibration
+        The calibration before.
+
+    Returns
+    -------
+    calibration : Calibration or None
+        A threshold that was given is kept as it is. Of a measured one only the
+        threshold stays, as its rates and counts depend on the samples.
+    due : tuple of str and float, or None
+        Kind and target of a prior that must be computed again, as its threshold depends
+        on the samples too.
+    """
+    if before.kind == "given":
+        return before, None
+    if before.prior:
+        return None, before.rate
+    return Calibration(before.threshold, "given", source=KEPT_AFTER_REMOVAL), None
 
 
 def warn_of_few(found: Calibration, *, stacklevel: int) -> None:

@@ -30,7 +30,7 @@ from dualqml.recognition.answers import (
 from dualqml.recognition.file_format import ID_KEY, STATE_KEY, check_recognizer
 from dualqml.recognition.front_end import READING_VERSION, FrontEnd
 from dualqml.recognition.gallery import checked_name
-from dualqml.recognition.results import Identification, Verification
+from dualqml.recognition.results import Calibration, Identification, Verification
 from dualqml.recognition.score_scale import ScoreScale
 
 
@@ -48,8 +48,8 @@ class DecisionModel:
         The model of the file.
     front_end : FrontEnd
         How samples are read.
-    threshold : float or None
-        The smallest score of a match.
+    calibration : Calibration or None
+        Where the threshold comes from.
     has_log_ratios : bool
         Always True: scores are log-likelihood ratios.
     """
@@ -63,15 +63,25 @@ class DecisionModel:
         scale: ScoreScale,
         *,
         front_end: FrontEnd,
-        threshold: float | None,
+        calibration: Calibration | None,
         model_id: str,
     ) -> None:
         self.subjects = subjects
         self.front_end = front_end
-        self.threshold = threshold
+        self.calibration = calibration
         self.model_id = model_id
         self._arrays = arrays
         self._scale = scale
+
+    @property
+    def threshold(self) -> float | None:
+        """The smallest score of a match; None if there is no threshold."""
+        return None if self.calibration is None else self.calibration.threshold
+
+    @property
+    def n_features(self) -> int:
+        """Number of values of a vector."""
+        return int(self._arrays["mean"].size)
 
     def scores(self, vectors: ArrayLike) -> Array:
         """Similarities of vectors to all subjects.
@@ -92,7 +102,7 @@ class DecisionModel:
             The vectors are of another length, or not usable.
         """
         rows = np.asarray(vectors, dtype=np.float32)
-        width = self._arrays["mean"].size
+        width = self.n_features
         if rows.ndim != 2 or rows.shape[1] != width:
             raise RecognitionError(
                 f"The vectors of this recogniser have {width} values, not "
@@ -294,15 +304,18 @@ def _model(
                 "train the model again"
             )
         front_end = FrontEnd.from_dict(record)
-    threshold = None
+    calibration = None
     if state["calibration"] is not None:
-        threshold = float(_opened(state["calibration"])["threshold"])
+        record = _opened(state["calibration"])
+        if not np.isfinite(float(record["threshold"])):
+            raise ValueError("the threshold is not a finite number")
+        calibration = Calibration(**record)
     return DecisionModel(
         subjects,
         arrays,
         scale,
         front_end=front_end,
-        threshold=threshold,
+        calibration=calibration,
         model_id=model_id,
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualqml._typing import Array
-from dualqml.recognition.answers import identifications
+from dualqml.recognition.answers import check_top, identifications
 from dualqml.recognition.gallery import Gallery
 from dualqml.recognition.matcher import Matcher
 from dualqml.recognition.results import Candidate, Identification
@@ -187,6 +187,7 @@ def explanations(
     list of Explanation
         One per sample.
     """
+    check_top(top)
     found = identifications(
         matcher, matcher.scores(rows), top=max(top, 2), threshold=threshold
     )

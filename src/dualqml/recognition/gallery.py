@@ -123,26 +123,52 @@ class Gallery:
         """Add samples of a file as they are, without a copy."""
         self._people[checked_name(subject)] = _named(rows, names)
 
-    def remove(self, subject: str) -> None:
-        """Remove a subject.
+    def remove(self, subject: str, index: int | None = None) -> None:
+        """Remove a subject, or one of its samples. With the last one it is gone too.
+
+        Parameters
+        ----------
+        subject : str
+            The name.
+        index : int, optional
+            The number of the sample, from 0. None means all samples.
 
         Raises
         ------
         UnknownSubjectError
             The subject is not enrolled.
+        RecognitionError
+            It has no such sample.
         """
-        own = self[subject]
-        if own.flags.owndata:
+        if index is not None:
+            self.check_sample(subject, index)
+        rows, names = self._own(subject)
+        left = np.arange(len(rows)) != index
+        kept = {}
+        if index is not None and left.any():
+            kept[subject] = _Own(rows[left], names[:index] + names[index + 1 :])
+        if rows.flags.owndata:
             del self._people[subject]
+            self._people |= kept
             # The freed memory must not contain the samples.
-            own.fill(0)
+            rows.fill(0)
         else:
             # The other samples are views of the same file, and would keep it in memory.
-            self._people = {
-                other: _Own(np.array(kept.rows), kept.names)
-                for other, kept in self._people.items()
+            self._people = kept | {
+                other: _Own(np.array(own.rows), own.names)
+                for other, own in self._people.items()
                 if other != subject
             }
+
+    def check_sample(self, subject: str, index: int) -> None:
+        """Raise if a subject is not enrolled, or has no sample of this number."""
+        n_samples = len(self[subject])
+        whole = isinstance(index, int | np.integer) and not isinstance(index, bool)
+        if not whole or not 0 <= index < n_samples:
+            raise RecognitionError(
+                f"{subject!r} has no sample {index!r}: they are numbered from 0, and "
+                f"the last one is {n_samples - 1}"
+            )
 
 
 def _named(rows: NDArray[Any], names: Sequence[str] | None) -> _Own:

@@ -142,6 +142,28 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class SampleScore:
+    """How well a sample fits the other samples of its subject.
+
+    Attributes
+    ----------
+    subject : str
+        The subject.
+    index : int
+        The number of the sample among those of the subject, from 0.
+    name : str
+        The name of the sample; "" if it has none.
+    score : float
+        The score of the held-out sample for its own subject.
+    """
+
+    subject: str
+    index: int
+    name: str
+    score: float
+
+
+@dataclass(frozen=True)
 class GalleryCheck:
     """What was found in a gallery.
 
@@ -166,6 +188,10 @@ class GalleryCheck:
         What could not be checked, and why.
     model_id : str
         The model that was checked.
+    own_scores : tuple of SampleScore
+        The score of each sample that was held out, the worst first. All samples are in
+        the gallery, so a finding about a sample may have another score: it is checked
+        again without the worst sample of each subject.
     """
 
     findings: tuple[Finding, ...]
@@ -178,6 +204,7 @@ class GalleryCheck:
     typical: float | None
     not_checked: tuple[str, ...]
     model_id: str
+    own_scores: tuple[SampleScore, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON.
@@ -316,8 +343,8 @@ class _Check:
         self.total = len(folds) + len(people)
         scores = self._held_out(folds, {})
         findings = self._same_people(people, self._suspects(scores))
-        own = [row[place.column] for place, row in scores.items()]
-        typical = float(np.median(own)) if own else None
+        own = [self._own_score(place, row) for place, row in scores.items()]
+        typical = float(np.median([s.score for s in own])) if own else None
         findings += [replace(f, typical=typical) for f in self._wrong_samples(scores)]
         findings += [
             Finding("few samples", name, count, severity=float(few - count))
@@ -338,6 +365,7 @@ class _Check:
             typical=typical,
             not_checked=tuple(dict.fromkeys(self.not_checked)),
             model_id=self.matcher.model_id,
+            own_scores=tuple(sorted(own, key=lambda s: (s.score, s.subject, s.index))),
         )
 
     def _folds(self) -> list[list[_Place]]:
@@ -519,6 +547,11 @@ class _Check:
             for place, row in zip(fold, smaller.scores(rows), strict=True):
                 scores[place] = row
         return scores
+
+    def _own_score(self, place: _Place, row: Array) -> SampleScore:
+        subject, number = self.names[place.column], place.number
+        name = self.gallery.names(subject)[number]
+        return SampleScore(subject, number, name, float(row[place.column]))
 
     def _row(self, place: _Place) -> NDArray[Any]:
         return np.asarray(self.gallery[self.names[place.column]][place.number])

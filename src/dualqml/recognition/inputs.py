@@ -206,6 +206,16 @@ class InputReader:
         """Rows in a form that `read` accepts and does not embed again."""
         return _ReadRows(rows)
 
+    def single(self, inputs: Inputs) -> Any:
+        """One sample, to be read again without work; raise if there are several."""
+        rows = self.read(inputs, enrolling=False)
+        if len(rows) != 1:
+            raise RecognitionError(
+                f"One sample was expected, got {len(rows)}; for several there are "
+                "verify_many and identify_many"
+            )
+        return self.as_inputs(rows)
+
     def _rows(self, inputs: Inputs) -> tuple[str, NDArray[Any]]:
         if isinstance(inputs, str | os.PathLike) or _is_pillow(inputs):
             return "image", self._image(inputs)[None]

@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 
 from dualqml._linalg import class_means, unit_rows
 from dualqml._typing import Array, Index
-from dualqml.exceptions import RecognitionError
+from dualqml.exceptions import DualQMLError, RecognitionError
 from dualqml.extractors import Background, DualQMLW
 from dualqml.extractors.methods import make_method
 from dualqml.extractors.open_set_search import (
@@ -266,7 +266,23 @@ class Matcher:
             The subjects and their samples.
         cache : SampleCache
             Results for their samples.
+
+        Raises
+        ------
+        RecognitionError
+            The method cannot learn from these samples.
         """
+        try:
+            self._fit(gallery, cache)
+        except DualQMLError:
+            raise
+        # Arithmetic fails for samples unlike a background by many powers of ten.
+        except (ArithmeticError, ValueError) as error:
+            raise RecognitionError(
+                f"{self.method} cannot learn from these samples: {error}"
+            ) from error
+
+    def _fit(self, gallery: Gallery, cache: SampleCache) -> None:
         model = self.estimator()
         if isinstance(model, DualQMLW):
             samples, order = cache.joined(model, gallery)

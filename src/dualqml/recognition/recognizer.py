@@ -11,10 +11,7 @@ from numpy.typing import NDArray
 
 from dualqml._saved_state import SIZE
 from dualqml._typing import Array
-from dualqml.exceptions import (
-    DualQMLError,
-    RecognitionError,
-)
+from dualqml.exceptions import RecognitionError
 from dualqml.extractors import Background
 from dualqml.extractors.methods import METHODS
 from dualqml.extractors.probabilities import open_set_posterior
@@ -27,17 +24,22 @@ from dualqml.recognition.answers import (
     verifications,
 )
 from dualqml.recognition.calibration import (
-    calibrate,
-    held_out_trials,
+    KEPT_AFTER_REMOVAL,
+    Trials,
+    after_removal,
+    gallery_calibration,
+    gallery_scores,
+    held_out_calibration,
     left_out_trials,
     prior_calibration,
+    simulated_strangers,
     warn_of_few,
 )
 from dualqml.recognition.explanation import Explanation, explanations
 from dualqml.recognition.front_end import FrontEnd
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding, InputReader, Inputs, sample_names
-from dualqml.recognition.matcher import FEW_SUBJECTS, Matcher, SampleCache
+from dualqml.recognition.matcher import Matcher, SampleCache
 from dualqml.recognition.model_ids import model_id_of
 from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
 from dualqml.recognition.results import (
@@ -47,9 +49,6 @@ from dualqml.recognition.results import (
     Template,
     Verification,
 )
-
-#: The source of a threshold whose calibration used a removed subject.
-_KEPT_AFTER_REMOVAL = "kept from a calibration before a removal; calibrate again"
 
 
 class Recognizer:
@@ -360,28 +359,32 @@ class Recognizer:
         UnknownSubjectError
             The subject is not enrolled.
         """
+        self._erase(subject, None)
+
+    def remove_sample(self, subject: str, index: int) -> None:
+        """Erase a sample of a subject, with its name.
+
+        Nothing of it is left in the model, as if it had never been enrolled.
+        Calibrations and files are as after `remove`. The samples behind it move up by
+        one. If it is the last sample of the subject, the subject is erased.
+
+        Parameters
+        ----------
+        subject : str
+            The name.
+        index : int
+            The number of the sample, from 0, in the order of `samples`.
+
+        Raises
+        ------
+        UnknownSubjectError
+            The subject is not enrolled.
+        RecognitionError
+            The subject has no such sample. Nothing has changed.
+        """
         with self._lock:
-            self._gallery[subject]  # Raises if it is not enrolled.
-            self._discard_model(subject)
-            before = self._calibration
-            if before is not None and before.kind != "given":
-                # The threshold of a prior depends on the model, and so on samples of
-                # this subject. Of others the rates and counts do too.
-                if before.prior:
-                    self._prior_due, self._calibration = before.rate, None
-                else:
-                    self._calibration = Calibration(
-                        before.threshold, "given", source=_KEPT_AFTER_REMOVAL
-                    )
-            self._gallery.remove(subject)
-            if not self._gallery:
-                # The next subjects may be other people with another kind of samples.
-                self._prior_due = None
-                kept = self._calibration
-                if kept is not None and kept.source == _KEPT_AFTER_REMOVAL:
-                    self._calibration = None
-                self._cache = SampleCache()
-                self._reader.reset()
+            self._gallery.check_sample(subject, index)
+            self._erase(subject, index)
 
     def fit(self) -> Self:
         """Fit the model now instead of when it is next needed.
@@ -483,8 +486,6 @@ class Recognizer:
         list of Identification
             One decision per sample.
         """
-        if top < 1:
-            raise RecognitionError(f"top must be at least 1, got {top}")
         limit = decision_threshold(threshold, self.threshold)
         matcher = self._fitted_matcher()
         scores = self._scores(matcher, images)
@@ -533,8 +534,6 @@ class Recognizer:
         list of Explanation
             One explanation per sample.
         """
-        if top < 1:
-            raise RecognitionError(f"top must be at least 1, got {top}")
         if has_templates(images):
             raise RecognitionError("A template cannot be explained: give the image")
         # The samples of a subject must not be removed in the meantime.
@@ -640,7 +639,7 @@ class Recognizer:
             if found is None:
                 return False
             if found.kind == "given":
-                return found.source == _KEPT_AFTER_REMOVAL
+                return found.source == KEPT_AFTER_REMOVAL
             return found.model_id != self.model_id
 
     def refresh_prior(self) -> bool:
@@ -673,8 +672,9 @@ class Recognizer:
                 # Another thread has computed it in the meantime.
                 return
             matcher = self._fitted_matcher()
+            strangers = simulated_strangers(matcher, background)
             self.calibration = prior_calibration(
-                self._gallery, matcher, background, kind=due[0], target=due[1]
+                self._gallery, matcher, strangers, kind=due[0], target=due[1]
             )
 
     @property
@@ -734,27 +734,40 @@ class Recognizer:
         kind: RateKind = "fmr" if fpir is None else "fpir"
         target = float(fmr if fmr is not None else fpir)  # type: ignore[arg-type]
         with self._lock:
-            matcher, n_subjects = self._fitted_matcher(), len(self._gallery)
-            few = n_subjects < FEW_SUBJECTS and matcher.has_log_ratios
-            if images is not None and labels is not None:
-                scores = self._scores(matcher, images)
-                trials = held_out_trials(scores, labels, matcher.subjects)
-                n_strangers = len(trials.nonmated)
-                source = f"{n_strangers} samples of people who are not enrolled"
-            elif self.background is not None and few:
-                self.calibration = prior = prior_calibration(
-                    self._gallery, matcher, self.background, kind=kind, target=target
+            matcher, gallery = self._fitted_matcher(), self._gallery
+            if images is None or labels is None:
+                own = gallery_scores(gallery, matcher, self._cache, self.background)
+                found = gallery_calibration(
+                    own, gallery, matcher, kind=kind, target=target
                 )
-                warn_of_few(prior, stacklevel=3)
-                return prior
             else:
-                trials = left_out_trials(self._gallery, matcher, self._cache)
-                source = f"{n_subjects} enrolled subjects left out in turn"
-            model_id = matcher.model_id
-            self.calibration = found = calibrate(
-                trials, kind=kind, target=target, source=source, model_id=model_id
-            )
+                scores = self._scores(matcher, images)
+                found = held_out_calibration(
+                    scores, labels, matcher, kind=kind, target=target
+                )
+            warn_of_few(found, stacklevel=3)
+            self.calibration = found
             return found
+
+    def left_out_trials(self) -> Trials:
+        """Scores of enrolled people for models that were fitted without them.
+
+        From these `calibrate` finds the threshold if it has neither images nor a
+        background.
+
+        Returns
+        -------
+        Trials
+            The scores. They are the same at every call.
+
+        Raises
+        ------
+        RecognitionError
+            Fewer than four subjects are enrolled.
+        """
+        with self._lock:
+            matcher = self._fitted_matcher()
+            return left_out_trials(self._gallery, matcher, self._cache)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save everything in one file.
@@ -815,6 +828,23 @@ class Recognizer:
         self._discard_model(subject)
         self._gallery.add(subject, rows, names)
 
+    def _erase(self, subject: str, index: int | None) -> None:
+        """Erase a sample of a subject, or all of them if the index is None."""
+        with self._lock:
+            self._gallery[subject]  # Raises if it is not enrolled.
+            self._discard_model(subject)
+            if self._calibration is not None:
+                self._calibration, self._prior_due = after_removal(self._calibration)
+            self._gallery.remove(subject, index)
+            if not self._gallery:
+                # The next subjects may be other people with another kind of samples.
+                self._prior_due = None
+                kept = self._calibration
+                if kept is not None and kept.source == KEPT_AFTER_REMOVAL:
+                    self._calibration = None
+                self._cache = SampleCache()
+                self._reader.reset()
+
     def _discard_model(self, subject: str) -> None:
         """Discard the model and the cached results of a subject.
 
@@ -840,15 +870,7 @@ class Recognizer:
                     "and give a background of other people; "
                     f"{len(self._gallery)} is enrolled"
                 )
-            try:
-                matcher.fit(self._gallery, self._cache)
-            except DualQMLError:
-                raise
-            # Arithmetic fails for samples unlike a background by many powers of ten.
-            except (ArithmeticError, ValueError) as error:
-                raise RecognitionError(
-                    f"{self.method} cannot learn from these samples: {error}"
-                ) from error
+            matcher.fit(self._gallery, self._cache)
             matcher.model_id = self.model_id
             self._matcher = matcher
             return matcher
@@ -873,12 +895,4 @@ class Recognizer:
         return matcher.scores(self._reader.read(images, enrolling=False))
 
     def _single_sample(self, image: Inputs) -> Any:
-        if isinstance(image, Template):
-            return image
-        rows = self._reader.read(image, enrolling=False)
-        if len(rows) != 1:
-            raise RecognitionError(
-                f"One sample was expected, got {len(rows)}; for several there are "
-                "verify_many and identify_many"
-            )
-        return self._reader.as_inputs(rows)
+        return image if isinstance(image, Template) else self._reader.single(image)

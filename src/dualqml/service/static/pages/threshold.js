@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+import { get, path, post } from "/static/api.js";
+import { byId, el, message, onSubmit, put, say, settled } from "/static/dom.js";
+import { scoreScale } from "/static/charts.js";
+import { cautions, promise } from "/static/health.js";
+import { galleryId, loadGallery, may, screen } from "/static/layout.js";
+import { count, oneIn, percent, score } from "/static/words.js";
+
+let current = null;
+let curve = [];
+let redraw = null;
+
+/** The place of the threshold in use on the slider: the nearest rate, or the nearest score. */
+function placeInUse() {
+  const distance = (one) => current.kind === "given" || current.target === null
+    ? Math.abs(one.threshold - current.threshold)
+    : Math.abs(Math.log(one.target / current.target));
+  return curve.reduce((best, one, k) => distance(one) < distance(curve[best]) ? k : best, 0);
+}
+
+function interval(one) {
+  if (one.low === null || one.low === undefined || one.high === null || one.high === undefined) return "";
+  return `between ${percent(one.low)} and ${percent(one.high)} (95\u00a0% interval)`;
+}
+
+const speak = settled((text) => { byId("rate-said").textContent = text; }, 500);
+
+function showPlace() {
+  const one = curve[Number(byId("rate").value)];
+  const rate = one.achieved ?? one.target;
+  const isFmr = one.kind === "fmr";
+  byId("figure-rate-name").textContent = isFmr ? "Two people taken for one" : "Strangers taken for somebody";
+  byId("rate-label").textContent = `${isFmr ? "False match rate" : "False positive rate"}: at most ${percent(one.target)}, ${oneIn(one.target)}`;
+  byId("rate").setAttribute("aria-valuetext", `${percent(one.target)}, ${oneIn(one.target)}`);
+  byId("figure-rate").textContent = percent(rate);
+  byId("figure-interval").textContent = interval(one);
+  byId("figure-missed").textContent = percent(one.missed);
+  byId("figure-missed-of").textContent = one.n_mated ? `measured on ${count(one.n_mated, "search", "searches")}` : "expected";
+  byId("figure-threshold").textContent = score(one.threshold);
+  const inUse = Math.abs(one.threshold - current.threshold) < 1e-9;
+  byId("figure-applied").textContent = inUse ? "in use now" : `in use now: ${score(current.threshold)}`;
+  redraw({ threshold: one.threshold });
+  speak(`Threshold ${score(one.threshold)}. Strangers taken for somebody: ${percent(rate)}, ${interval(one)}. Enrolled people missed: ${percent(one.missed)}.`);
+}
+
+function showWarnings(gallery) {
+  const host = byId("warnings");
+  if (!current) {
+    const why = gallery.model.reason ?? "The gallery is too small to measure a threshold.";
+    put(host, message("warn", "There is no threshold yet.", gallery.n_samples ? why : "The gallery is empty. Add people first."));
+    return;
+  }
+  put(host, el("p", {}, promise(current)),
+    current.text ? el("p", { class: "quiet-text" }, current.text) : null,
+    cautions(current).map((text) => message("warn", text)),
+    current.reason ? message("info", current.reason) : null);
+}
+
+async function load() {
+  const { gallery } = await loadGallery();
+  current = gallery.calibration ? await get(path(galleryId, "calibrations", "current")) : null;
+  curve = [...(current?.curve ?? [])].sort((a, b) => a.target - b.target);
+  showWarnings(gallery);
+  byId("choice").hidden = !curve.length;
+  byId("given").hidden = !current || !may("admin");
+  if (current) byId("given-threshold").value = String(Number(current.threshold.toPrecision(6)));
+  if (!curve.length) return;
+  const slider = byId("rate");
+  slider.max = String(curve.length - 1);
+  slider.value = String(placeInUse());
+  const plot = byId("plot");
+  if (!redraw) redraw = scoreScale(plot, { distributions: current.distributions, threshold: current.threshold, height: 150 });
+  else redraw({ distributions: current.distributions });
+  showPlace();
+}
+
+screen(async () => {
+  await load();
+  byId("rate").addEventListener("input", showPlace);
+  byId("back").addEventListener("click", () => {
+    byId("rate").value = String(placeInUse());
+    showPlace();
+  });
+  byId("apply").hidden = !may("admin");
+  onSubmit(byId("slider-form"), byId("apply-errors"), async () => {
+    const one = curve[Number(byId("rate").value)];
+    await post(path(galleryId, "calibrations"), one.kind === "fmr" ? { fmr: one.target } : { fpir: one.target });
+    await load();
+    say(`Applied: the threshold is ${score(current.threshold)} now.`);
+  });
+  onSubmit(byId("given-form"), byId("given-errors"), async (data) => {
+    await post(path(galleryId, "calibrations"), { threshold: Number(data.get("threshold")) });
+    await load();
+    say(`The threshold is ${score(current.threshold)} now, set by hand.`);
+  });
+});
