@@ -8,10 +8,12 @@ All parts print a table:
   demo;
 - ``load``: eight clients for a minute, with the times of the same search by the
   library, alone and in a process beside the same load;
-- ``kills``: the service is killed at random moments of that load, and started again.
+- ``crops``: the same load with people whose samples are pictures;
+- ``kills``: the service is killed at random moments of that load, and started again;
+- ``uploads``: malformed uploads, and what another client notices of them.
 
-Options: ``--seconds``, ``--kills``, ``--people``, ``--workers``, and the names of
-parts.
+Options: ``--seconds``, ``--kills``, ``--people``, ``--workers``, ``--uploads``, and
+the names of parts.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -30,21 +33,28 @@ from tests.service.load import (
     Connection,
     check_people,
     new_gallery,
-    person_vectors,
+    person_samples,
     run_clients,
 )
+from tests.service.malformed import MemoryWatch, SlowSender, send_all
 from tests.service.process import ServiceProcess
 
 LIMITS = ("--requests-per-second", "1000000", "--quiet")
 
 #: Search with a saved model all the time; times in milliseconds as JSON at the end.
 LIBRARY = """
-import json, sys, time
+import base64, io, json, sys, time
 import numpy as np
+from PIL import Image
 from dualqml.recognition import Recognizer
-from tests.service.load import person_vectors
+from tests.service.load import person_samples
 model, pause = Recognizer.load(sys.argv[1]), float(sys.argv[2])
-probes = [np.array(person_vectors(p, 4)[3], np.float32) for p in range(50)]
+def probe_of(person):
+    sample = person_samples(sys.argv[4], person, 4)[3]
+    if "vector" in sample:
+        return np.array(sample["vector"], np.float32)
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(sample["image"]))))
+probes = [probe_of(person) for person in range(50)]
 found, end = [], time.monotonic() + float(sys.argv[3])
 while time.monotonic() < end:
     for probe in probes:
@@ -61,9 +71,9 @@ def milliseconds(seconds) -> list[str]:
     return [f"{1000 * np.percentile(seconds, q):.2f}" for q in (50, 99)]
 
 
-def library_process(path: Path, seconds: float) -> subprocess.Popen[str]:
+def library_process(path: Path, seconds: float, inputs: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", LIBRARY, str(path), "0.02", str(seconds)],
+        [sys.executable, "-c", LIBRARY, str(path), "0.02", str(seconds), inputs],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -102,23 +112,25 @@ def start_part(options) -> None:
     )
 
 
-def load_part(options) -> None:
+def load_part(options, inputs: str = "vectors") -> None:
     with tempfile.TemporaryDirectory() as folder:
         service = ServiceProcess(folder, *LIMITS, "--workers", str(options.workers))
         with service:
             connection = Connection(service.url, service.key)
-            gallery = new_gallery(connection, options.people)
+            gallery = new_gallery(connection, options.people, inputs)
             model = Path(folder, "model")
             path = next(service.data.joinpath("models").rglob("*.dualqml"))
             model.write_bytes(path.read_bytes())
-            calm_library = json.loads(library_process(model, 3.0).communicate()[0])
+            calm_library = json.loads(
+                library_process(model, 3.0, inputs).communicate()[0]
+            )
             calm = []
             for person in range(200):
-                vector = person_vectors(person % options.people, 4)[3]
+                probe = person_samples(inputs, person % options.people, 4)[3]
                 begin = time.perf_counter()
-                connection.send("POST", f"{gallery}/identify", {"vector": vector})
+                connection.send("POST", f"{gallery}/identify", probe)
                 calm.append(time.perf_counter() - begin)
-            beside = library_process(model, options.seconds)
+            beside = library_process(model, options.seconds, inputs)
             clients = run_clients(
                 service.url,
                 service.key,
@@ -126,6 +138,7 @@ def load_part(options) -> None:
                 n_clients=options.clients,
                 seconds=options.seconds,
                 n_people=options.people,
+                inputs=inputs,
             )
             busy_library = json.loads(beside.communicate()[0])
             faults = [fault for client in clients for fault in client.faults]
@@ -153,6 +166,10 @@ def load_part(options) -> None:
         f"clients; identify / library p50: {ratio:.1f} under load, {calm_ratio:.1f} "
         f"alone; {len(faults)} faults {faults[:3]}"
     )
+
+
+def crops_part(options) -> None:
+    load_part(options, "crops")
 
 
 def kills_part(options) -> None:
@@ -204,7 +221,77 @@ def _model_faults(service: ServiceProcess, gallery: str) -> list[str]:
     return []
 
 
-PARTS = {"start": start_part, "load": load_part, "kills": kills_part}
+def uploads_part(options) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        service = ServiceProcess(folder, *LIMITS, "--body-seconds", "5")
+        with service:
+            connection = Connection(service.url, service.key)
+            gallery = new_gallery(connection, options.people)
+            places = []
+            for inputs in ("photographs", "crops"):
+                body = {"name": inputs, "inputs": inputs}
+                _, made = connection.send("POST", "/v1/galleries", body)
+                places.append(f"/v1/galleries/{made['id']}")
+            paths = [
+                f"{place}/{verb}"
+                for place in places
+                for verb in ("identify", "samples")
+            ]
+            probe = person_samples("vectors", 1, 4)[3]
+
+            def searches(is_over) -> list[float]:
+                found = []
+                while not is_over():
+                    begin = time.perf_counter()
+                    connection.send("POST", f"{gallery}/identify", probe)
+                    found.append(time.perf_counter() - begin)
+                return found
+
+            end = time.monotonic() + 10.0
+            calm = searches(lambda: time.monotonic() > end)
+            slow = [SlowSender(service.url, service.key, paths[0]) for _ in range(20)]
+            results = []
+            sender = threading.Thread(
+                target=lambda: results.append(
+                    send_all(
+                        service.url, service.key, paths, options.seed, options.uploads
+                    )
+                )
+            )
+            begin = time.monotonic()
+            for thread in (*slow, sender):
+                thread.start()
+            with MemoryWatch(service.process.pid) as memory:
+                busy = searches(lambda: not sender.is_alive())
+            seconds = time.monotonic() - begin
+            for thread in slow:
+                thread.join()
+            alive = service.process.poll() is None
+            connection.close()
+    statuses, faults = results[0]
+    by_status: Counter[int] = Counter()
+    for (_, status), count in statuses.items():
+        by_status[status] += count
+    rows = [["calm", *milliseconds(calm)], ["during the uploads", *milliseconds(busy)]]
+    print(markdown_table(["identify of another client", "p50, ms", "p99, ms"], rows))
+    ratio = np.percentile(busy, 99) / np.percentile(calm, 99)
+    cut = sum(b" 408 " in one.answer for one in slow)
+    print(
+        f"\n{options.uploads} uploads in {seconds:.0f} s; statuses "
+        f"{dict(sorted(by_status.items()))}; {cut} of {len(slow)} slow bodies cut off; "
+        f"p99 {ratio:.1f} times the calm one; memory of all processes at most "
+        f"{memory.most / 1e6:.0f} MB; alive: {alive}; {len(faults)} faults "
+        f"{faults[:3]}"
+    )
+
+
+PARTS = {
+    "start": start_part,
+    "load": load_part,
+    "crops": crops_part,
+    "kills": kills_part,
+    "uploads": uploads_part,
+}
 
 
 def main() -> None:
@@ -215,6 +302,7 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--uploads", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     for part in options.parts:

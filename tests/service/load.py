@@ -3,13 +3,16 @@
 Each client has people of its own, so that it knows what every answer must be.
 """
 
+import base64
 import http.client
+import io
 import json
 import threading
 import time
 from collections import Counter
 
 import numpy as np
+from PIL import Image
 
 #: Numbers of an embedding, and the noise of its samples.
 WIDTH, NOISE = 128, 0.5
@@ -21,6 +24,27 @@ def person_vectors(person, count=3):
     centre = rng.normal(size=WIDTH)
     own = centre + NOISE * rng.normal(size=(count, WIDTH))
     return own.astype(np.float32).tolist()
+
+
+def person_pictures(person, count=3):
+    """Pictures of a person, who is a number, as base64."""
+    rng = np.random.default_rng(person)
+    coarse = rng.integers(40, 216, size=(8, 8), dtype=np.uint8)
+    pixels = np.kron(coarse, np.ones((4, 4)))
+    found = []
+    for _ in range(count):
+        noisy = np.clip(pixels + 20 * rng.normal(size=pixels.shape), 0, 255)
+        stream = io.BytesIO()
+        Image.fromarray(noisy.astype(np.uint8)).save(stream, "PNG")
+        found.append(base64.b64encode(stream.getvalue()).decode())
+    return found
+
+
+def person_samples(inputs, person, count=3):
+    """Samples of a person as requests have them."""
+    if inputs == "crops":
+        return [{"image": text} for text in person_pictures(person, count)]
+    return [{"vector": row} for row in person_vectors(person, count)]
 
 
 class Connection:
@@ -67,8 +91,9 @@ class Client(threading.Thread):
         Answers that were wrong.
     """
 
-    def __init__(self, number, url, key, gallery, stop, probes):
+    def __init__(self, number, url, key, gallery, stop, probes, inputs):
         super().__init__(daemon=True)
+        self._inputs = inputs
         self._rng = np.random.default_rng(number)
         self._connection = Connection(url, key)
         self._gallery, self._stop_event, self._probes = gallery, stop, probes
@@ -107,13 +132,11 @@ class Client(threading.Thread):
         gone = list(self.erased)
         if gone and self._rng.random() < 0.5:
             person = int(self._rng.choice(gone))
-            vector = person_vectors(person)[0]
+            probe = person_samples(self._inputs, person)[0]
         else:
-            vector = self._probes[int(self._rng.integers(len(self._probes)))]
+            probe = self._probes[int(self._rng.integers(len(self._probes)))]
         known = set(self.erased.values())
-        answer = self._send(
-            "identify", "POST", f"{self._gallery}/identify", {"vector": vector}
-        )
+        answer = self._send("identify", "POST", f"{self._gallery}/identify", probe)
         if answer is None:
             return
         found = {c["subject_id"] for c in answer["faces"][0]["candidates"]}
@@ -124,8 +147,8 @@ class Client(threading.Thread):
         person, self._next = self._next, self._next + 1
         self.unsure.add(person)
         samples = [
-            {"subject": f"person {person}", "vector": vector}
-            for vector in person_vectors(person)
+            {"subject": f"person {person}"} | sample
+            for sample in person_samples(self._inputs, person)
         ]
         answer = self._send(
             "enrol", "POST", f"{self._gallery}/samples", {"samples": samples}
@@ -144,31 +167,36 @@ class Client(threading.Thread):
             self.unsure.discard(person)
 
 
-def new_gallery(connection, n_people, name="Load"):
-    """A gallery of vectors with some people; its path."""
-    body = {"name": name, "inputs": "vectors"}
+def new_gallery(connection, n_people, inputs="vectors"):
+    """A gallery with some people and a model; its path."""
+    body = {"name": "Load", "inputs": inputs}
     status, answer = connection.send("POST", "/v1/galleries", body)
     assert status == 201, answer
     gallery = f"/v1/galleries/{answer['id']}"
-    for begin in range(0, n_people, 500):
+    step = 500 if inputs == "vectors" else 60
+    for begin in range(0, n_people, step):
         samples = [
-            {"subject": f"person {person}", "vector": vector}
-            for person in range(begin, min(begin + 500, n_people))
-            for vector in person_vectors(person)
+            {"subject": f"person {person}"} | sample
+            for person in range(begin, min(begin + step, n_people))
+            for sample in person_samples(inputs, person)
         ]
-        status, answer = connection.send(
-            "POST", f"{gallery}/samples?wait=model", {"samples": samples}
-        )
+        place = f"{gallery}/samples"
+        status, answer = connection.send("POST", place, {"samples": samples})
         assert status == 201, answer
+    while not connection.send("GET", gallery)[1]["model"]["current"]:
+        time.sleep(0.05)
     return gallery
 
 
-def run_clients(url, key, gallery, *, n_clients, seconds, n_people, seed=0):
+def run_clients(
+    url, key, gallery, *, n_clients, seconds, n_people, seed=0, inputs="vectors"
+):
     """Run clients for some time; the clients, after they have ended."""
     stop = threading.Event()
-    probes = [person_vectors(person, 4)[3] for person in range(min(n_people, 200))]
+    known = range(min(n_people, 200))
+    probes = [person_samples(inputs, person, 4)[3] for person in known]
     clients = [
-        Client(seed + number, url, key, gallery, stop, probes)
+        Client(seed + number, url, key, gallery, stop, probes, inputs)
         for number in range(n_clients)
     ]
     for client in clients:

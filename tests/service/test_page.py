@@ -258,4 +258,4 @@ def test_the_page_can_be_left(page):
     page.get_by_role("button", name="Sign out").first.click()
     page.wait_for_url("**/login")
     page.goto("/settings")
-    page.wait_for_url("**/login")
+    page.wait_for_url("**/login?next=*")

@@ -12,12 +12,13 @@ from sqlalchemy.exc import DatabaseError as DriverError
 
 from dualqml.recognition import Recognizer
 from dualqml.service import audit, erasure, people, strangers
+from dualqml.service.builder import Builder, rebuilt
 from dualqml.service.database import (
     Database,
     DatabaseUnavailableError,
     ReadCache,
 )
-from dualqml.service.models import Builder, ModelCache, model_path, rebuilt
+from dualqml.service.models import ModelCache, galleries_due, model_path
 from dualqml.service.problems import Problem
 from dualqml.service.security import find_key, new_key
 from dualqml.service.settings import Settings
@@ -204,9 +205,9 @@ def test_entries_of_threads_are_one_chain(database):
 
 def test_a_model_is_built_from_the_database_alone(database, builder, gallery, settings):
     gallery_id, ids = gallery
-    assert builder.due() == [gallery_id]
+    assert galleries_due(database) == [gallery_id]
     revision = builder.build(gallery_id)
-    assert builder.due() == []
+    assert galleries_due(database) == []
     path = model_path(settings.models, gallery_id, revision)
     assert (
         published(database, gallery_id)["sha256"]
@@ -247,7 +248,7 @@ def test_a_damaged_model_is_built_again(database, builder, gallery, settings):
     path.write_bytes(before[:-1])
     again = Builder(database, settings.models)
     again.check_files()
-    assert again.due() == [gallery_id]
+    assert galleries_due(database) == [gallery_id]
     again.build(gallery_id)
     assert path.read_bytes() == before
 

@@ -9,10 +9,10 @@ from dualqml.cli._arguments import Command, add_force_argument, add_json_argumen
 from dualqml.cli._output import say, say_json
 from dualqml.cli.exit_codes import FAILED, OK
 from dualqml.exceptions import FileError, MissingDependencyError, RecognitionError
+from dualqml.service.settings import Settings
 
 if TYPE_CHECKING:
     from dualqml.service.database import Database
-    from dualqml.service.settings import Settings
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -115,9 +115,7 @@ def _need_packages() -> None:
             )
 
 
-def _settings(options: argparse.Namespace) -> "Settings":
-    from dualqml.service.settings import Settings
-
+def _settings(options: argparse.Namespace) -> Settings:
     names = set(Settings.__dataclass_fields__) & set(vars(options))
     values = {name: getattr(options, name) for name in names}
     for name, value in values.items():
@@ -188,13 +186,6 @@ def _serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
     parser.add_argument(
-        "--requests-per-second",
-        type=float,
-        default=200.0,
-        metavar="N",
-        help="most requests of one key (default: 200)",
-    )
-    parser.add_argument(
         "--new-admin-key",
         action="store_true",
         help="make and show another key that can do everything",
@@ -202,6 +193,45 @@ def _serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quiet", action="store_true", help="log warnings and errors only"
     )
+    limits = parser.add_argument_group("limits")
+    for name, what in _LIMITS.items():
+        default = getattr(Settings, name)
+        whole = isinstance(default, int)
+        limits.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=_positive_integer if whole else _positive,
+            default=default,
+            metavar="N",
+            help=f"{what} (default: {default if whole else f'{default:g}'})",
+        )
+
+
+#: Limits that the operator may set; their defaults are those of `Settings`.
+_LIMITS = {
+    "requests_per_second": "most requests of one key, on average",
+    "max_galleries": "most galleries",
+    "max_files": "most files in one request",
+    "max_file_bytes": "largest file",
+    "max_body_bytes": "largest request",
+    "max_pixels": "most pixels of an image",
+    "body_seconds": "longest time in which a request must have arrived",
+    "decode_seconds": "longest time for one image",
+    "decoders": "processes that decode images, for each worker",
+}
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("must be a positive number")
+    return value
+
+
+def _positive_integer(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
 
 
 def _count(text: str) -> int:

@@ -22,7 +22,7 @@ from dualqml.exceptions import RecognitionError
 from dualqml.extractors import Background
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.matcher import FEW_SUBJECTS, Matcher, SampleCache
-from dualqml.recognition.results import Calibration, RateKind
+from dualqml.recognition.results import KEPT_AFTER_REMOVAL, Calibration, RateKind
 
 #: Number of fits with held-out samples of enrolled people.
 _N_MATED_FITS = 3
@@ -32,8 +32,6 @@ _N_SIMULATED = 3000
 _EVEN_ODDS = 0.0
 #: Share of people's own samples that a prior may miss to be safer from strangers.
 _MOST_MISSED = 0.01
-#: The source of a threshold whose calibration used samples that were removed.
-KEPT_AFTER_REMOVAL = "kept from a calibration before a removal; calibrate again"
 
 
 class Trials(NamedTuple):

@@ -9,7 +9,7 @@ photograph that is most like the image.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from dualqml._typing import Array
 from dualqml.recognition.answers import check_top, identifications
 from dualqml.recognition.gallery import Gallery
-from dualqml.recognition.matcher import Matcher
 from dualqml.recognition.results import Candidate, Identification
+
+if TYPE_CHECKING:
+    from dualqml.recognition.matcher import Matcher
 
 #: Above this, a number of times is given as a power of ten.
 _MANY_TIMES = 1e6
@@ -160,7 +162,7 @@ class Explanation:
 
 
 def explanations(
-    matcher: Matcher,
+    matcher: "Matcher",
     gallery: Gallery,
     rows: NDArray[Any],
     *,
@@ -227,7 +229,7 @@ def explanations(
 
 
 def nearest_samples(
-    matcher: Matcher, gallery: Gallery, rows: NDArray[Any], subjects: Sequence[str]
+    matcher: "Matcher", gallery: Gallery, rows: NDArray[Any], subjects: Sequence[str]
 ) -> Iterator[tuple[EnrolledSample, EnrolledSample]]:
     """The enrolled samples with the largest cosines to samples.
 

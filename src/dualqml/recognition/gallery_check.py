@@ -26,9 +26,9 @@ from dualqml._typing import Array, Index
 from dualqml.exceptions import RecognitionError
 from dualqml.recognition.explanation import EnrolledSample, nearest_samples
 from dualqml.recognition.gallery import Gallery
-from dualqml.recognition.matcher import Matcher, SampleCache
 
 if TYPE_CHECKING:
+    from dualqml.recognition.matcher import Matcher, SampleCache
     from dualqml.recognition.recognizer import Recognizer
 
 #: Most fits in which samples are held out.
@@ -299,7 +299,7 @@ def check_gallery(
         return check.run(few)
 
 
-def _least_subjects(recognizer: "Recognizer", matcher: Matcher) -> int:
+def _least_subjects(recognizer: "Recognizer", matcher: "Matcher") -> int:
     """Smallest number of subjects for which a model has a score for each."""
     least = recognizer._least_subjects()
     return least if matcher.method == "DualQML-W" else max(least, 3)
@@ -318,8 +318,8 @@ class _Check:
     def __init__(
         self,
         gallery: Gallery,
-        matcher: Matcher,
-        cache: SampleCache,
+        matcher: "Matcher",
+        cache: "SampleCache",
         *,
         own_limit: float | None,
         other_limit: float | None,

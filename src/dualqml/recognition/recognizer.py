@@ -24,7 +24,6 @@ from dualqml.recognition.answers import (
     verifications,
 )
 from dualqml.recognition.calibration import (
-    KEPT_AFTER_REMOVAL,
     Trials,
     after_removal,
     gallery_calibration,
@@ -43,6 +42,7 @@ from dualqml.recognition.matcher import Matcher, SampleCache
 from dualqml.recognition.model_ids import model_id_of
 from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
 from dualqml.recognition.results import (
+    KEPT_AFTER_REMOVAL,
     Calibration,
     Identification,
     RateKind,

@@ -9,6 +9,8 @@ from dualqml._typing import Array
 IdentifyDecision = Literal["match", "unknown"]
 VerifyDecision = Literal["match", "no match"]
 RateKind = Literal["fmr", "fpir"]
+#: The source of a threshold whose calibration used samples that were removed.
+KEPT_AFTER_REMOVAL = "kept from a calibration before a removal; calibrate again"
 #: The rate of a calibration, and what it counts, in words.
 _RATES = {
     "fmr": ("false match rate", "comparisons"),

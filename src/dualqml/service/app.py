@@ -2,6 +2,7 @@
 """The application: routes, errors as answers, and what begins and ends with it."""
 
 import asyncio
+import importlib
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -33,11 +34,10 @@ from dualqml.service.context import Context
 from dualqml.service.logs import logger
 from dualqml.service.metrics import CONTENT_TYPE, exposition
 from dualqml.service.middleware import Guard
-from dualqml.service.models import Builder
+from dualqml.service.models import galleries_due
 from dualqml.service.problems import CODES, Problem, as_problem
 from dualqml.service.settings import Settings
 from dualqml.service.tables import models
-from dualqml.service.worker import Worker
 
 #: Seconds between two looks for models that were replaced.
 _PAUSE = 0.5
@@ -77,10 +77,12 @@ def create_app(settings: Settings, *, own_worker: bool = False) -> FastAPI:
         context = app.state.context = Context.of(settings)
         worker = None
         if own_worker:
+            from dualqml.service.worker import Worker
+
             context.database.migrate()
             worker = Worker(context.database, settings)
             worker.start()
-        threading.Thread(target=context.decoders.warm_up, daemon=True).start()
+        threading.Thread(target=_warm_up, args=(context,), daemon=True).start()
         looking = asyncio.create_task(_look_for_models(context))
         yield
         looking.cancel()
@@ -124,6 +126,13 @@ def create_app(settings: Settings, *, own_worker: bool = False) -> FastAPI:
     return app
 
 
+def _warm_up(context: Context) -> None:
+    """Do what the first request with an image would wait for."""
+    context.decoders.warm_up()
+    # Crops and explanations need the whole recogniser.
+    importlib.import_module("dualqml.recognition.recognizer")
+
+
 async def _look_for_models(context: Context) -> None:
     """Forget models that were replaced, so that nothing of an erased person stays."""
     while True:
@@ -145,7 +154,7 @@ def _add_operation(app: FastAPI) -> None:
         try:
             with context.database.read() as connection:
                 connection.execute(select(models.c.revision).limit(1)).first()
-            waiting = len(Builder(context.database, context.settings.models).due())
+            waiting = len(galleries_due(context.database))
         except SQLAlchemyError as error:
             raise Problem("not-ready", "The database does not answer.") from error
         if waiting:

@@ -17,10 +17,10 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from dualqml.recognition import Calibration
-from dualqml.recognition.calibration import KEPT_AFTER_REMOVAL
+from dualqml.recognition.results import KEPT_AFTER_REMOVAL
 from dualqml.service.audit import digest, record
+from dualqml.service.calibrations import current_calibration, keep_calibration
 from dualqml.service.database import Database
-from dualqml.service.models import current_calibration, keep_calibration
 from dualqml.service.people import Row, gallery_row, touch
 from dualqml.service.problems import not_found
 from dualqml.service.tables import (

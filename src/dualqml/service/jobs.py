@@ -4,14 +4,12 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from dualqml.evaluation import cmc_curve, error_curve, open_set_curve
 from dualqml.exceptions import DualQMLError
-from dualqml.recognition import Recognizer, check_gallery
 from dualqml.service.audit import record
 from dualqml.service.database import Database, ReadCache
 from dualqml.service.demo import enroll_demo
@@ -21,6 +19,9 @@ from dualqml.service.people import Row, gallery_row
 from dualqml.service.problems import Problem, not_found
 from dualqml.service.settings import Settings
 from dualqml.service.tables import erasures, jobs, new_id, now, reports
+
+if TYPE_CHECKING:
+    from dualqml.recognition import Recognizer
 
 #: Seconds between two notes of the progress.
 _PAUSE = 0.2
@@ -258,8 +259,10 @@ def _oldest_allowed(connection: Connection, gallery: Row) -> int:
     return int(found or 0)
 
 
-def _check(recognizer: Recognizer, progress: Progress) -> dict[str, Any]:
+def _check(recognizer: "Recognizer", progress: Progress) -> dict[str, Any]:
     """Look for what spoils the gallery."""
+    from dualqml.recognition import check_gallery
+
     found = check_gallery(recognizer, progress=progress)
     content = asdict(found)
     # Samples are named by their ids.
@@ -270,8 +273,10 @@ def _check(recognizer: Recognizer, progress: Progress) -> dict[str, Any]:
     return content
 
 
-def _evaluate(recognizer: Recognizer, progress: Progress) -> dict[str, Any]:
+def _evaluate(recognizer: "Recognizer", progress: Progress) -> dict[str, Any]:
     """Errors of the gallery, with people and samples left out in turn."""
+    from dualqml.evaluation import cmc_curve, error_curve, open_set_curve
+
     progress(0, 1)
     trials = recognizer.left_out_trials()
     mated, codes, nonmated = trials

@@ -1,46 +1,37 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Models of galleries: built from the database, written to files, and read by all.
+"""Published models: which there are, and what a process needs to read them.
 
 A model is a function of the database alone: of the samples, the settings and the
-calibration of its gallery. Built again, it has the same bytes on the same machine. It
-knows subjects by their ids, so renaming changes nothing, and a file has no names.
+calibration of its gallery. It knows subjects by their ids, so renaming changes nothing,
+and a file has no names.
 
-One process builds models. It publishes a model by its row in the table ``models``, in
-one step. Every request reads that row first. So no answer comes from a model that knows
-a person whose erasure was confirmed.
+Every request first reads the row of its model in the table ``models``. So no answer
+comes from a model that knows a person whose erasure was confirmed.
+
+Answers about vectors need no scikit-learn. It takes seconds to import, so only what
+needs it does.
 """
 
-import hashlib
-import shutil
 import threading
 import time
-import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import select
 
-from dualqml.exceptions import ModelFileError, RecognitionError
-from dualqml.recognition import Calibration, Recognizer
+from dualqml.exceptions import ModelFileError
+from dualqml.recognition import Calibration
 from dualqml.recognition.decision_model import DecisionModel, load_decision_model
 from dualqml.service.database import Database, ReadCache
-from dualqml.service.tables import (
-    calibrations,
-    galleries,
-    models,
-    new_id,
-    now,
-    samples,
-)
+from dualqml.service.tables import galleries, models
 
-#: Recognisers that the builder keeps, so that a change costs less than a new fit.
-_MOST_KEPT = 8
+if TYPE_CHECKING:
+    from dualqml.recognition import Recognizer
+
 #: How often a file is looked for that another model has replaced in the meantime.
 _TRIES = 5
 #: Seconds before it is looked for again.
@@ -57,7 +48,7 @@ def _photographs() -> tuple[Any, Any]:
     return embedder, network_background(embedder)
 
 
-def new_recognizer(gallery: Mapping[Any, Any]) -> Recognizer:
+def new_recognizer(gallery: Mapping[Any, Any]) -> "Recognizer":
     """A recogniser with the settings of a gallery, without anybody.
 
     Parameters
@@ -70,6 +61,8 @@ def new_recognizer(gallery: Mapping[Any, Any]) -> Recognizer:
     Recognizer
         The recogniser.
     """
+    from dualqml.recognition import Recognizer
+
     if gallery["inputs"] == "photographs":
         embedder, background = _photographs()
         return Recognizer(embedding=embedder, background=background)
@@ -103,316 +96,30 @@ def model_path(folder: Path, gallery_id: str, revision: int) -> Path:
     return folder / gallery_id / f"{revision}.dualqml"
 
 
-class _Kept(NamedTuple):
-    """A recogniser, and the samples of each subject that it knows."""
-
-    recognizer: Recognizer
-    people: dict[str, tuple[str, ...]]
-
-
-class Builder:
-    """Build and publish models. One process of a service does that.
+def galleries_due(database: Database) -> list[str]:
+    """The galleries whose models are not up to date.
 
     Parameters
     ----------
     database : Database
         The database.
-    folder : Path
-        Folder of the models.
-    """
-
-    def __init__(self, database: Database, folder: Path) -> None:
-        self._database = database
-        self._folder = folder
-        self._kept: dict[str, _Kept] = {}
-
-    def due(self) -> list[str]:
-        """The galleries whose models are not up to date.
-
-        Returns
-        -------
-        list of str
-            Their ids.
-        """
-        with self._database.read() as connection:
-            rows = connection.execute(
-                select(galleries.c.id)
-                .outerjoin(models, models.c.gallery_id == galleries.c.id)
-                .where(
-                    (models.c.revision.is_(None))
-                    | (models.c.revision < galleries.c.revision)
-                )
-                .order_by(galleries.c.changed_at)
-            )
-            return [row.id for row in rows]
-
-    def check_files(self) -> None:
-        """Forget models whose files are missing or damaged, and remove other files."""
-        with self._database.read() as connection:
-            published = connection.execute(select(models)).mappings().all()
-            alive = set(connection.execute(select(galleries.c.id)).scalars())
-        for row in published:
-            if row["sha256"] is None:
-                continue
-            path = model_path(self._folder, row["gallery_id"], row["revision"])
-            try:
-                sound = _sha256(path) == row["sha256"]
-            except OSError:
-                sound = False
-            if not sound:
-                with self._database.write() as connection:
-                    connection.execute(
-                        delete(models).where(models.c.gallery_id == row["gallery_id"])
-                    )
-            self._remove_others(row["gallery_id"], row["revision"] if sound else None)
-        if self._folder.is_dir():
-            for own in self._folder.iterdir():
-                if own.name not in alive:
-                    shutil.rmtree(own, ignore_errors=True)
-
-    def build(self, gallery_id: str) -> int | None:
-        """Build the model of a gallery from the database, and publish it.
-
-        Parameters
-        ----------
-        gallery_id : str
-            The gallery.
-
-        Returns
-        -------
-        int or None
-            The revision of the model; None if the gallery is gone.
-        """
-        with self._database.read() as connection:
-            gallery = _gallery(connection, gallery_id)
-            if gallery is None:
-                self._forget(gallery_id)
-                return None
-            kept = self._updated(connection, gallery)
-            record = _settled_calibration(connection, gallery_id)
-        revision = int(gallery["revision"])
-        recognizer = kept.recognizer
-        reason, new_record = _fitted(recognizer, gallery, record)
-        path = model_path(self._folder, gallery_id, revision)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        values: dict[str, Any] = {
-            "revision": revision,
-            "model_id": None,
-            "sha256": None,
-            "reason": reason,
-            "created_at": now(),
-        }
-        if reason is None:
-            # Models have samples: they are for the owner only.
-            path.touch(mode=0o600)
-            recognizer.save(path)
-            values |= {"model_id": recognizer.model_id, "sha256": _sha256(path)}
-        with self._database.write() as connection:
-            if _gallery(connection, gallery_id, lock=True) is None:
-                self._forget(gallery_id)
-                return None
-            _publish(connection, gallery_id, values)
-            if new_record is not None:
-                keep_calibration(connection, gallery_id, new_record)
-        self._remove_others(gallery_id, revision if reason is None else None)
-        return revision
-
-    def recognizer(self, gallery_id: str) -> Recognizer | None:
-        """The recogniser that was built last, if it is still kept."""
-        kept = self._kept.get(gallery_id)
-        return None if kept is None else kept.recognizer
-
-    def _updated(self, connection: Connection, gallery: Mapping[Any, Any]) -> _Kept:
-        """The recogniser with the samples of the database, changed where needed."""
-        gallery_id = gallery["id"]
-        rows = connection.execute(
-            select(samples.c.subject_id, samples.c.id)
-            .where(samples.c.gallery_id == gallery_id)
-            .order_by(samples.c.subject_id, samples.c.number)
-        ).all()
-        wanted = {
-            subject: tuple(row.id for row in own)
-            for subject, own in groupby(rows, key=lambda row: row.subject_id)
-        }
-        # The one that was used last is at the end.
-        kept = self._kept.pop(gallery_id, None)
-        if kept is None or not wanted:
-            kept = _Kept(new_recognizer(gallery), {})
-        changed = [s for s, own in wanted.items() if kept.people.get(s) != own]
-        # Whatever fails from here on, a half-changed recogniser is not kept.
-        for subject in set(kept.people) - set(wanted) | set(changed) & set(kept.people):
-            kept.recognizer.remove(subject)
-            del kept.people[subject]
-        for part in _parts(changed, 500):
-            found = connection.execute(
-                select(samples.c.subject_id, samples.c.id, samples.c.row)
-                .where(samples.c.subject_id.in_(part))
-                .order_by(samples.c.subject_id, samples.c.number)
-            ).all()
-            if found:
-                kept.recognizer.enroll_many(
-                    as_inputs(gallery, [row.row for row in found]),
-                    [row.subject_id for row in found],
-                    names=[row.id for row in found],
-                )
-        kept.people.update({subject: wanted[subject] for subject in changed})
-        self._kept[gallery_id] = kept
-        while len(self._kept) > _MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
-        return kept
-
-    def _forget(self, gallery_id: str) -> None:
-        self._kept.pop(gallery_id, None)
-        shutil.rmtree(self._folder / gallery_id, ignore_errors=True)
-
-    def _remove_others(self, gallery_id: str, revision: int | None) -> None:
-        """Remove all files of a gallery but that of one revision."""
-        folder = self._folder / gallery_id
-        keep = None if revision is None else f"{revision}.dualqml"
-        with suppress(FileNotFoundError):
-            for path in folder.iterdir():
-                if path.name != keep:
-                    path.unlink(missing_ok=True)
-
-
-def _fitted(
-    recognizer: Recognizer, gallery: Mapping[Any, Any], record: dict[str, Any] | None
-) -> tuple[str | None, dict[str, Any] | None]:
-    """Fit and calibrate; why that is not possible, and a new calibration."""
-    recognizer.calibration = None
-    if not recognizer.subjects():
-        return "Nobody is enrolled.", None
-    try:
-        recognizer.fit()
-    except RecognitionError as error:
-        return str(error), None
-    if record is not None:
-        recognizer.calibration = Calibration(**record)
-        return None, None
-    rate = {gallery["target_kind"]: gallery["target_rate"]}
-    try:
-        with warnings.catch_warnings():
-            # How sure the rate is, is part of every answer.
-            warnings.simplefilter("ignore", UserWarning)
-            return None, recognizer.calibrate(**rate).as_dict()
-    except RecognitionError:
-        # Too few people; there is no threshold yet.
-        return None, None
-
-
-def keep_calibration(
-    connection: Connection, gallery_id: str, record: dict[str, Any]
-) -> None:
-    """Make a calibration that of the gallery; earlier ones are removed.
-
-    Parameters
-    ----------
-    connection : Connection
-        A connection of `Database.write`.
-    gallery_id : str
-        The gallery.
-    record : dict
-        The fields of a `Calibration`.
-    """
-    connection.execute(
-        delete(calibrations).where(calibrations.c.gallery_id == gallery_id)
-    )
-    connection.execute(
-        insert(calibrations).values(
-            id=new_id(),
-            gallery_id=gallery_id,
-            due=False,
-            record=record,
-            curve=None,
-            created_at=now(),
-        )
-    )
-
-
-def current_calibration(
-    connection: Connection, gallery_id: str
-) -> dict[str, Any] | None:
-    """The fields of the calibration of a gallery, or None."""
-    record: dict[str, Any] | None = connection.execute(
-        select(calibrations.c.record).where(calibrations.c.gallery_id == gallery_id)
-    ).scalar()
-    return record
-
-
-def measure_again(connection: Connection, gallery_id: str) -> None:
-    """Have the threshold measured with the next model.
-
-    Until then the present threshold stays.
-
-    Parameters
-    ----------
-    connection : Connection
-        A connection of `Database.write`. Its caller raises the revision.
-    gallery_id : str
-        The gallery.
-    """
-    connection.execute(
-        update(calibrations)
-        .where(calibrations.c.gallery_id == gallery_id)
-        .values(due=True)
-    )
-
-
-def _settled_calibration(
-    connection: Connection, gallery_id: str
-) -> dict[str, Any] | None:
-    """The calibration of a gallery; None if it is to be measured."""
-    row = connection.execute(
-        select(calibrations.c.record, calibrations.c.due).where(
-            calibrations.c.gallery_id == gallery_id
-        )
-    ).first()
-    # A prior depends on the model, and is computed with each.
-    if row is None or row.due or row.record["prior"]:
-        return None
-    return dict(row.record)
-
-
-def rebuilt(connection: Connection, gallery_id: str) -> Recognizer:
-    """The recogniser of a gallery, built anew from the database alone.
-
-    Parameters
-    ----------
-    connection : Connection
-        A connection.
-    gallery_id : str
-        The gallery.
 
     Returns
     -------
-    Recognizer
-        Saved, it has the bytes of the published model.
-
-    Raises
-    ------
-    RecognitionError
-        There is no model of so few people.
+    list of str
+        Their ids.
     """
-    gallery = _gallery(connection, gallery_id)
-    if gallery is None:
-        raise RecognitionError(f"There is no gallery {gallery_id!r}")
-    recognizer = new_recognizer(gallery)
-    rows = connection.execute(
-        select(samples.c.subject_id, samples.c.id, samples.c.row)
-        .where(samples.c.gallery_id == gallery_id)
-        .order_by(samples.c.subject_id, samples.c.number)
-    ).all()
-    if rows:
-        recognizer.enroll_many(
-            as_inputs(gallery, [row.row for row in rows]),
-            [row.subject_id for row in rows],
-            names=[row.id for row in rows],
+    with database.read() as connection:
+        rows = connection.execute(
+            select(galleries.c.id)
+            .outerjoin(models, models.c.gallery_id == galleries.c.id)
+            .where(
+                (models.c.revision.is_(None))
+                | (models.c.revision < galleries.c.revision)
+            )
+            .order_by(galleries.c.changed_at)
         )
-    recognizer.fit()
-    record = current_calibration(connection, gallery_id)
-    if record is not None:
-        recognizer.calibration = Calibration(**record)
-    return recognizer
+        return [row.id for row in rows]
 
 
 class LoadedModel:
@@ -440,7 +147,7 @@ class LoadedModel:
         self._quick = None if path is None else load_decision_model(path)
         self._whole: Recognizer | None = None
         if self._quick is None and path is not None:
-            self._whole = Recognizer.load(path)
+            self._whole = _whole(path)
 
     @property
     def exists(self) -> bool:
@@ -448,17 +155,17 @@ class LoadedModel:
         return self._path is not None
 
     @property
-    def recognizer(self) -> Recognizer | None:
+    def recognizer(self) -> "Recognizer | None":
         """The whole recogniser; None if there is no model.
 
         Raises a ModelFileError if it was not read yet, and its file was replaced.
         """
         if self._whole is None and self._path is not None:
-            self._whole = Recognizer.load(self._path)
+            self._whole = _whole(self._path)
         return self._whole
 
     @property
-    def decider(self) -> DecisionModel | Recognizer:
+    def decider(self) -> "DecisionModel | Recognizer":
         """What decides."""
         if self._quick is not None:
             return self._quick
@@ -485,6 +192,12 @@ class LoadedModel:
         found = self.recognizer
         assert found is not None
         return int(found.samples(found.subjects()[0]).shape[1])
+
+
+def _whole(path: Path) -> "Recognizer":
+    from dualqml.recognition import Recognizer
+
+    return Recognizer.load(path)
 
 
 class ModelCache:
@@ -570,29 +283,3 @@ class ModelCache:
                 found = LoadedModel(row.revision, path)
             self._models[gallery_id] = found
             return found
-
-
-def _publish(connection: Connection, gallery_id: str, values: dict[str, Any]) -> None:
-    done = connection.execute(
-        update(models).where(models.c.gallery_id == gallery_id).values(**values)
-    )
-    if done.rowcount == 0:
-        connection.execute(insert(models).values(gallery_id=gallery_id, **values))
-
-
-def _gallery(
-    connection: Connection, gallery_id: str, *, lock: bool = False
-) -> Mapping[Any, Any] | None:
-    query = select(galleries).where(galleries.c.id == gallery_id)
-    if lock:
-        query = query.with_for_update()
-    return connection.execute(query).mappings().first()
-
-
-def _parts(items: list[str], size: int) -> list[list[str]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb", buffering=0) as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

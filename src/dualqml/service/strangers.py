@@ -6,18 +6,20 @@ enrolled people reach. Groups end after some days. They are never part of a mode
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from dualqml._linalg import unit_rows
 from dualqml._typing import Array
-from dualqml.recognition import Recognizer
 from dualqml.service.models import as_inputs
 from dualqml.service.people import NewSample, Row, add_samples, touch
 from dualqml.service.problems import not_found
 from dualqml.service.tables import clusters, new_id, now, strangers
+
+if TYPE_CHECKING:
+    from dualqml.recognition import Recognizer
 
 #: Faces that are kept of one group, and groups of one gallery.
 _MOST_FACES, _MOST_CLUSTERS = 5, 1000
@@ -29,7 +31,7 @@ _SFACE_COSINE, _OTHER_COSINE = 0.363, 0.6
 _MOST_COMPARED, _MIXED_UP = 300, 0.005
 
 
-def same_person_cosine(recognizer: Recognizer | None, gallery: Row) -> float:
+def same_person_cosine(recognizer: "Recognizer | None", gallery: Row) -> float:
     """The cosine from which on two faces are taken for the same person.
 
     Parameters
@@ -194,7 +196,10 @@ def enroll_cluster(
 
 
 def taken_for(
-    connection: Connection, gallery: Row, recognizer: Recognizer | None, subject_id: str
+    connection: Connection,
+    gallery: Row,
+    recognizer: "Recognizer | None",
+    subject_id: str,
 ) -> list[str]:
     """Groups of strangers whom the present model takes for a subject.
 

@@ -7,7 +7,7 @@ again from them.
 """
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlalchemy import Connection, insert, select
@@ -16,17 +16,16 @@ from dualqml import __version__
 from dualqml.exceptions import DualQMLError, FileError, ModelFileError
 from dualqml.persistence.formats import VERSION_KEY
 from dualqml.persistence.tensors import strict_json, tensor_parts, tensors_of
-from dualqml.recognition import Calibration, Recognizer
+from dualqml.recognition import Calibration
 from dualqml.service.audit import digest
-from dualqml.service.models import (
-    as_inputs,
-    current_calibration,
-    keep_calibration,
-    new_recognizer,
-)
+from dualqml.service.calibrations import current_calibration, keep_calibration
+from dualqml.service.models import as_inputs, new_recognizer
 from dualqml.service.people import create_gallery, gallery_row, valid_name
 from dualqml.service.problems import Problem
 from dualqml.service.tables import new_id, samples, subjects
+
+if TYPE_CHECKING:
+    from dualqml.recognition import Recognizer
 
 _FORMAT_KEY, _FORMAT = "dualqml.gallery", "1"
 #: Columns of a gallery that a file keeps.
@@ -221,7 +220,7 @@ def read_export(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return state, arrays
 
 
-def model_of_export(content: bytes) -> Recognizer:
+def model_of_export(content: bytes) -> "Recognizer":
     """The recogniser of an exported gallery, fitted anew.
 
     Its ``model_id``, and on the same kind of machine the SHA-256 of its file, are those

@@ -20,13 +20,14 @@ from threadpoolctl import threadpool_limits
 
 from dualqml.exceptions import DualQMLError
 from dualqml.recognition import Recognizer, threshold_curve
-from dualqml.recognition.calibration import KEPT_AFTER_REMOVAL
 from dualqml.service import erasure
+from dualqml.service.builder import Builder
+from dualqml.service.calibrations import is_stale, measure_again
 from dualqml.service.database import Database
 from dualqml.service.jobs import JobRunner
 from dualqml.service.logs import logger, set_up_logs
 from dualqml.service.metrics import BUILD_SECONDS, BUILDS, ERASURES
-from dualqml.service.models import Builder, measure_again, model_path
+from dualqml.service.models import galleries_due, model_path
 from dualqml.service.people import touch
 from dualqml.service.settings import Settings
 from dualqml.service.tables import (
@@ -124,7 +125,12 @@ class Worker:
         bool
             Whether there was anything to do.
         """
-        due = [g for g in self._builder.due() if self._failed.get(g, 0) < time.time()]
+        moment = time.time()
+        due = [
+            gallery_id
+            for gallery_id in galleries_due(self._database)
+            if self._failed.get(gallery_id, 0.0) < moment
+        ]
         if due:
             # Somebody waits for an erasure.
             with self._database.read() as connection:
@@ -319,13 +325,6 @@ class Worker:
                 .where(calibrations.c.id == row["id"])
                 .values(curve=content)
             )
-
-
-def is_stale(record: Mapping[Any, Any], model_id: str | None) -> bool:
-    """Whether a threshold was measured on another model than the present one."""
-    if record["kind"] == "given":
-        return bool(record["source"] == KEPT_AFTER_REMOVAL)
-    return bool(record["model_id"] != model_id)
 
 
 def _curve(recognizer: Recognizer) -> dict[str, Any]:

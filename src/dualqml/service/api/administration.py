@@ -189,10 +189,7 @@ def revoke_key(key_id: str, context: Shared, caller: Caller) -> Response:
 
 def _key(row: Row) -> dict[str, Any]:
     return {
-        **{
-            name: row[name]
-            for name in ["id", "label", "gallery_id", "expires_at", "created_at"]
-        },
+        **{name: row[name] for name in _KEY_COLUMNS},
         "scopes": row["scopes"].split(),
     }
 

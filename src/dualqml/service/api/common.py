@@ -9,11 +9,11 @@ from fastapi import Query
 from sqlalchemy import Connection, func, select
 
 from dualqml.recognition import Calibration, EnrolledSample, Finding
+from dualqml.service.calibrations import is_stale
 from dualqml.service.people import Row, counts, names_of
 from dualqml.service.problems import CODES, Problem
 from dualqml.service.schemas import ProblemBody
 from dualqml.service.tables import calibrations, models, reports
-from dualqml.service.worker import is_stale
 
 #: Answers that any route may give, for the OpenAPI document.
 PROBLEMS: dict[int | str, dict[str, Any]] = {

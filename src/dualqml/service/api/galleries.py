@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 from sqlalchemy import func, select, update
+from starlette.concurrency import run_in_threadpool
 
 from dualqml.service.api.common import PROBLEMS, After, Limit, gallery_answer, page
 from dualqml.service.audit import record
@@ -131,10 +132,14 @@ def change(
 async def remove(access: ToAdmin, if_match: IfMatch = None) -> Any:
     """Erase a gallery with everybody in it. The answer is the receipt."""
     database = access.context.database
-    with database.write() as connection:
-        row = gallery_row(connection, access.gallery_id, lock=True)
-        check_match(if_match, row["version"])
-        erasure_id = erase_gallery(
-            database, connection, access.gallery_id, actor=access.principal.key_id
-        )
+
+    def delete() -> str:
+        with database.write() as connection:
+            row = gallery_row(connection, access.gallery_id, lock=True)
+            check_match(if_match, row["version"])
+            return erase_gallery(
+                database, connection, access.gallery_id, actor=access.principal.key_id
+            )
+
+    erasure_id = await run_in_threadpool(delete)
     return await access.context.wait_for_erasure(erasure_id)

@@ -5,14 +5,15 @@ from typing import Any
 
 from fastapi import APIRouter
 from sqlalchemy import select, update
+from starlette.concurrency import run_in_threadpool
 
 from dualqml.recognition import Calibration
 from dualqml.service.api.administration import job_answer
 from dualqml.service.api.common import PROBLEMS, calibration_answer, findings_of
 from dualqml.service.audit import record
+from dualqml.service.calibrations import keep_calibration, measure_again
 from dualqml.service.context import Access, ToAdmin, ToEnroll, ToIdentify
 from dualqml.service.jobs import job_row, new_job
-from dualqml.service.models import keep_calibration, measure_again
 from dualqml.service.people import gallery_row, touch
 from dualqml.service.problems import Problem, not_found
 from dualqml.service.schemas import (
@@ -63,27 +64,32 @@ async def calibrate(body: CalibrationBody, access: ToAdmin) -> Any:
         raise Problem("invalid", "Give one of fpir, fmr and threshold.")
     (kind, value), *_ = given.items()
     database = access.context.database
-    with database.write() as connection:
-        gallery_row(connection, access.gallery_id, lock=True)
-        if kind == "threshold":
-            found = Calibration(value, "given", source="given by the user")
-            keep_calibration(connection, access.gallery_id, found.as_dict())
-        else:
-            measure_again(connection, access.gallery_id)
-            connection.execute(
-                update(galleries)
-                .where(galleries.c.id == access.gallery_id)
-                .values(target_kind=kind, target_rate=value)
+
+    def work() -> int:
+        with database.write() as connection:
+            gallery_row(connection, access.gallery_id, lock=True)
+            if kind == "threshold":
+                found = Calibration(value, "given", source="given by the user")
+                keep_calibration(connection, access.gallery_id, found.as_dict())
+            else:
+                measure_again(connection, access.gallery_id)
+                connection.execute(
+                    update(galleries)
+                    .where(galleries.c.id == access.gallery_id)
+                    .values(target_kind=kind, target_rate=value)
+                )
+            revision = touch(connection, access.gallery_id)
+            record(
+                database,
+                connection,
+                access.principal.key_id,
+                "calibration.set",
+                gallery_id=access.gallery_id,
+                **given,
             )
-        revision = touch(connection, access.gallery_id)
-        record(
-            database,
-            connection,
-            access.principal.key_id,
-            "calibration.set",
-            gallery_id=access.gallery_id,
-            **given,
-        )
+            return revision
+
+    revision = await run_in_threadpool(work)
     await access.context.wait_for_model(access.gallery_id, revision)
     with database.read() as connection:
         answer = calibration_answer(connection, access.gallery_id)

@@ -2,7 +2,7 @@
 """Decisions: who is on a photograph, whether it is somebody, and where faces are."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
@@ -13,11 +13,11 @@ from dualqml.recognition import (
     Calibration,
     Explanation,
     Identification,
-    Recognizer,
     Verification,
 )
 from dualqml.recognition.decision_model import DecisionModel
 from dualqml.service.api.common import PROBLEMS, Wait
+from dualqml.service.calibrations import is_stale
 from dualqml.service.context import Access, ToIdentify
 from dualqml.service.decoding import DecodedImage
 from dualqml.service.metrics import FACES
@@ -34,7 +34,9 @@ from dualqml.service.uploads import (
     one_sample,
     read_body,
 )
-from dualqml.service.worker import is_stale
+
+if TYPE_CHECKING:
+    from dualqml.recognition import Recognizer
 
 router = APIRouter(
     prefix="/v1/galleries/{gallery_id}", tags=["recognition"], responses=PROBLEMS
@@ -232,7 +234,7 @@ def main_row(access: Access, gallery: Row, upload: Upload) -> bytes:
     return image.sample(upload.name).row
 
 
-def usable(model: LoadedModel) -> DecisionModel | Recognizer:
+def usable(model: LoadedModel) -> "DecisionModel | Recognizer":
     """What decides; raises a `Problem` if there is no model."""
     if not model.exists:
         raise Problem("no-model", model.reason)

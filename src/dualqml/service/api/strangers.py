@@ -150,14 +150,18 @@ def name(stranger_id: str, body: StrangerName, access: ToEnroll) -> Any:
 async def discard(stranger_id: str, access: ToEnroll) -> Any:
     """Erase a stranger. The answer is the receipt."""
     database = access.context.database
-    with database.write() as connection:
-        erasure_id = erase_stranger(
-            database,
-            connection,
-            access.gallery_id,
-            stranger_id,
-            actor=access.principal.key_id,
-        )
+
+    def delete() -> str:
+        with database.write() as connection:
+            return erase_stranger(
+                database,
+                connection,
+                access.gallery_id,
+                stranger_id,
+                actor=access.principal.key_id,
+            )
+
+    erasure_id = await run_in_threadpool(delete)
     return await access.context.wait_for_erasure(erasure_id)
 
 
@@ -192,17 +196,7 @@ def _answers(
     )
     answers = []
     for row in rows:
-        answer = {
-            key: row[key]
-            for key in [
-                "id",
-                "state",
-                "n_seen",
-                "first_seen",
-                "last_seen",
-                "expires_at",
-            ]
-        }
+        answer = {key: row[key] for key in _COLUMNS}
         near, wrong = row["nearest_id"], row["not_subject_id"]
         answer["has_image"] = crops or row["id"] in pictured
         answer["nearest"] = (

@@ -82,8 +82,15 @@ function describe({ threshold, candidates, distributions }) {
   if (candidates.length) {
     parts.push(`Scores: ${candidates.map((one) => `${one.name} ${score(one.score)}`).join(", ")}.`);
   }
-  if (distributions) parts.push("Two histograms show the scores of strangers, on the left, and of enrolled people, on the right.");
+  const shown = groupsOf(distributions);
+  if (shown.length) parts.push(`Histograms show the scores of ${shown.map(([, text]) => text).join(" and of ")}.`);
   return parts.join(" ");
+}
+
+/** The histograms that have something to show, as classes and words. */
+function groupsOf(distributions) {
+  const groups = [["strangers", "strangers"], ["enrolled", "enrolled people"]];
+  return groups.filter(([name]) => distributions?.[name].some((number) => number > 0));
 }
 
 /**
@@ -148,11 +155,11 @@ export function scoreScale(host, given) {
   host.append(plot);
   const legend = el("p", { class: "legend" });
   host.append(legend);
-  const tell = () => put(legend, state.distributions ? [
-    el("span", { class: "key strangers" }, "strangers"), " ",
-    el("span", { class: "key enrolled" }, "enrolled people"), " ",
-    el("span", { class: "quiet-text" }, "Both are drawn to the same height."),
-  ] : []);
+  const tell = () => {
+    const shown = groupsOf(state.distributions);
+    put(legend, shown.map(([name, text]) => [el("span", { class: `key ${name}` }, text), " "]).flat(),
+      shown.length > 1 ? el("span", { class: "quiet-text" }, "Both are drawn to the same height.") : null);
+  };
   const again = responsive(plot, draw);
   tell();
   return (change) => {
@@ -187,7 +194,8 @@ function scaleOf({ log, low, high }, from, to) {
 function axisTicks({ log, low, high, whole }, wanted) {
   if (!log) {
     const found = ticks(low, high, wanted);
-    return whole ? found.filter(Number.isInteger) : found;
+    // Ranks begin with 1, which no round step meets.
+    return whole ? [low, ...found.filter((value) => Number.isInteger(value) && value - low > (high - low) / 15)] : found;
   }
   const found = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {

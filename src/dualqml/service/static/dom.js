@@ -84,6 +84,10 @@ export function openDialog(title, content, { wide = false } = {}) {
   const dialog = el("dialog", { class: wide ? "wide" : null, "aria-labelledby": id },
     el("h2", { id, tabindex: "-1" }, title), ...[content].flat());
   document.body.append(dialog);
+  // What has begun goes on, so its outcome must not be missed.
+  dialog.addEventListener("cancel", (event) => {
+    if (dialog.querySelector("[aria-busy]")) event.preventDefault();
+  });
   const closed = new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();
@@ -112,11 +116,15 @@ export async function confirmed({ title, text, yes, danger = true, typed = null 
   const { dialog, closed } = openDialog(title, [...content, errors, el("div", { class: "actions" }, cancel, sure)]);
   let result;
   cancel.addEventListener("click", () => dialog.close());
-  sure.addEventListener("click", () => busy(sure, errors, async () => {
-    result = await action();
-    if (result === undefined || result === null) result = true;
-    dialog.close();
-  }));
+  sure.addEventListener("click", async () => {
+    cancel.disabled = true;
+    await busy(sure, errors, async () => {
+      result = await action();
+      if (result === undefined || result === null) result = true;
+      dialog.close();
+    });
+    cancel.disabled = false;
+  });
   (input ?? cancel).focus();
   await closed;
   return result;

@@ -28,6 +28,8 @@ const link = (screen, text) => el("a", { href: `/g/${encodeURIComponent(galleryI
 /** What the threshold promises, in one sentence. */
 export function promise(calibration) {
   const { kind, target, achieved, threshold } = calibration;
+  // An erasure leaves only the number, until it is measured without the person.
+  if (kind === "given" && calibration.stale) return `The threshold is ${score(threshold)}, as it was before the last erasure.`;
   if (kind === "given") return `The threshold is ${score(threshold)}, set by hand.`;
   const rate = target ?? achieved;
   return kind === "fmr"

@@ -14,6 +14,9 @@ export const may = (scope) => scopes.has("admin") || scopes.has(scope);
 /** Whether the key is for all galleries. */
 export const isGlobal = () => !data.keyGallery;
 
+/** This day, as a field for dates wants it. */
+export const today = () => new Date().toISOString().slice(0, 10);
+
 const REMEMBERED = "dualqml.gallery";
 
 export function rememberGallery(id) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Photographs from files, by drag and drop, by paste, or from the camera.
 
-import { byId, el, message, put } from "/static/dom.js";
+import { byId, el, message, put, say } from "/static/dom.js";
 
 const isPicture = (file) => file.type.startsWith("image/") || /\.(jpe?g|png|webp|heic|heif|bmp|tiff?|pgm)$/i.test(file.name);
 
-/** Connect a drop zone (macro `picker` of the templates). `take` gets a list of files. */
-export function setUpPicker(id, take, { frame = null } = {}) {
+/** Connect a drop zone (macro `picker` of the templates). `take` gets a list of files.
+ * With `once` the camera is switched off after a picture. */
+export function setUpPicker(id, take, { frame = null, once = false } = {}) {
   const zone = byId(`${id}-zone`);
   const input = byId(`${id}-file`);
   const said = byId(`${id}-said`);
@@ -37,7 +38,7 @@ export function setUpPicker(id, take, { frame = null } = {}) {
     const files = [...(event.clipboardData?.files ?? [])];
     if (files.length) accept(files);
   });
-  setUpCamera(id, (file) => take([file]), frame);
+  setUpCamera(id, (file) => take([file]), { frame, once });
 }
 
 function whyNoCamera(error) {
@@ -56,7 +57,7 @@ function whyNoCamera(error) {
   return "The camera is not available in this browser. Choose a file instead.";
 }
 
-function setUpCamera(id, take, frame) {
+function setUpCamera(id, take, { frame, once }) {
   const host = byId(`${id}-camera`);
   const opener = byId(`${id}-camera-open`);
   opener.addEventListener("click", async () => {
@@ -86,7 +87,13 @@ function setUpCamera(id, take, frame) {
     };
     shot.addEventListener("click", async () => {
       const file = await snapshot(video, frame);
-      if (file) take(file);
+      if (!file) {
+        say("The camera shows no picture yet. Wait a moment and try again.");
+        return;
+      }
+      say("The picture is taken.");
+      if (once) stop();
+      take(file);
     });
     close.addEventListener("click", stop);
     const view = el("div", { class: "camera" }, video);

@@ -9,8 +9,8 @@ import { galleryId } from "/static/layout.js";
 export const hasPictures = (gallery) => gallery.inputs === "crops" || gallery.keep_photographs || gallery.demo;
 
 function initials(name) {
-  const words = name.trim().split(/\s+/);
-  const text = words.length > 1 ? words[0][0] + words[words.length - 1][0] : name.trim().slice(0, 2);
+  const words = name.match(/\p{L}+/gu) ?? [name.trim()];
+  const text = words.length > 1 ? words[0][0] + words.at(-1)[0] : words[0].slice(0, 2);
   return text.toUpperCase();
 }
 

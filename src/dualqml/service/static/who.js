@@ -50,13 +50,24 @@ export function whoFields({ subject = null, name = "" } = {}) {
 
   return {
     node,
+    focus: () => (fresh.checked ? text : list).focus(),
     /** From now on the person is in the gallery. */
     settle(one) {
       subject = one;
       known.checked = true;
+      text.value = "";
       search.value = one.name;
       put(list);
       show();
+    },
+    /** The next one is a new person. */
+    clear() {
+      subject = null;
+      fresh.checked = true;
+      search.value = "";
+      put(list);
+      show();
+      text.focus();
     },
     read() {
       if (fresh.checked) {
@@ -77,10 +88,20 @@ export function whoFields({ subject = null, name = "" } = {}) {
   };
 }
 
+/** The same refusal, with what to do on this page if the name is taken. */
+export function explained(error, choice) {
+  if (error.code !== "conflict" || choice.subject_id) return error;
+  return new Error(`“${choice.name}” is already in this gallery. If it is the same person, choose “Somebody already here”. If not, give another name.`);
+}
+
 /** The person of a choice; a new one is created. */
 export async function ensurePerson(choice) {
   if (choice.subject_id) return { id: choice.subject_id, name: choice.name };
-  return post(path(galleryId, "subjects"), { name: choice.name });
+  try {
+    return await post(path(galleryId, "subjects"), { name: choice.name });
+  } catch (error) {
+    throw explained(error, choice);
+  }
 }
 
 /** Ask who it is. `action` gets the choice while the dialog is open. */
@@ -100,6 +121,7 @@ export async function askWho({ title, text, yes, subject = null }, action) {
       dialog.close();
     });
   });
+  who.focus();
   await closed;
   return result;
 }

@@ -50,17 +50,22 @@ export function sampleWord(gallery, number) {
   return count(number, one);
 }
 
-/** The reasons for which a photograph is refused, by their code. */
+/** The minus sign of numbers in a sentence of the API, as the page writes it. */
+export const withMinus = (text) => text.replace(/(^|[\s(])-(?=\d)/g, "$1\u2212");
+
+/** Reasons of refusals in which the API speaks to programs: the page has its own words. */
 const REASONS = {
-  "no-face": "No face was found. Use a photograph in which the face is well lit and turned to the camera.",
-  "several-faces": "There is more than one face, and it is not clear whose name to use. Crop it to one face.",
-  "poor-face": "The face is too small, too blurred or turned too far away.",
-  "bad-image": "The file is not a picture that can be read, or it is damaged.",
-  "too-large": "The file is too large.",
-  "too-many-pixels": "The picture has too many pixels. Make it smaller.",
-  "wrong-kind": "This gallery takes another kind of input.",
+  "no-face": "No face was found. Use a photograph in which the face is well lit, not too small, and turned to the camera.",
+  "several-faces": "The photograph shows several faces, and it is not clear which one you mean. Crop it to one face. Or use “Try a photo”: there you can enrol each face alone.",
 };
 
-export function reason(outcome) {
-  return outcome.detail || REASONS[outcome.code] || "It was refused without a reason.";
+/** Why a file was refused, as a sentence. */
+export function reason({ code, detail, name }) {
+  if (REASONS[code]) return REASONS[code];
+  if (!detail) return "It was refused without a reason.";
+  // The name of the file stands beside it already.
+  const start = [`${name}: `, "the image: "].find((one) => detail.startsWith(one)) ?? "";
+  const text = detail.slice(start.length);
+  const whole = code === "bad-image" && start ? `The file cannot be read: ${text}` : text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(whole) ? whole : `${whole}.`;
 }

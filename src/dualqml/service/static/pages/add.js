@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 import { get, path, post, upload } from "/static/api.js";
-import { busy, byId, el, message, put } from "/static/dom.js";
+import { busy, byId, el, message, put, say } from "/static/dom.js";
 import { galleryId, loadGallery, screen } from "/static/layout.js";
 import { readVectors, setUpPicker } from "/static/photos.js";
 import { ensurePerson, whoFields } from "/static/who.js";
@@ -29,16 +29,21 @@ function portions(files) {
   return found;
 }
 
+function leaveOut(one) {
+  const place = chosen.indexOf(one);
+  URL.revokeObjectURL(one.url);
+  chosen.splice(place, 1);
+  showChosen();
+  say(`${one.file.name} is left out.`);
+  // The button is gone. The keyboard goes on with the next picture.
+  const buttons = byId("chosen").querySelectorAll("button");
+  (buttons[Math.min(place, buttons.length - 1)] ?? byId("add-file")).focus();
+}
+
 function showChosen() {
   put(byId("chosen"), chosen.map((one) => el("li", {},
     el("img", { src: one.url, alt: one.file.name, title: one.file.name }),
-    el("button", {
-      type: "button", "aria-label": `Leave out ${one.file.name}`, onclick: () => {
-        URL.revokeObjectURL(one.url);
-        chosen = chosen.filter((other) => other !== one);
-        showChosen();
-      },
-    }, "×"))));
+    el("button", { type: "button", "aria-label": `Leave out ${one.file.name}`, onclick: () => leaveOut(one) }, "×"))));
   const enrol = byId("enrol");
   enrol.disabled = gallery.inputs !== "vectors" && chosen.length === 0;
   enrol.textContent = chosen.length ? `Add ${count(chosen.length, "picture")}` : "Add";
@@ -76,10 +81,14 @@ function startOutcomes() {
 function tell(name, outcomes, subject) {
   const added = outcomes.filter((one) => one.status === "enrolled").length;
   const refused = outcomes.length - added;
-  const text = `${added ? `${count(added, "sample")} of ${name} ${added === 1 ? "was" : "were"} added.` : `Nothing was added to ${name}.`}${refused ? ` ${count(refused, "file was", "files were")} refused; the reasons are below.` : ""}`;
-  const links = subject ? el("p", {}, el("a", { href: `/g/${encodeURIComponent(galleryId)}/people/${encodeURIComponent(subject.id)}` }, `See ${subject.name}`),
-    " · ", el("a", { href: `/g/${encodeURIComponent(galleryId)}/try` }, "Try a photo")) : null;
-  put(byId("outcomes-said"), message(added === 0 ? "bad" : refused ? "warn" : "good", el("p", {}, text), links));
+  const vectors = gallery.inputs === "vectors";
+  const text = `${added ? `${count(added, "sample")} of ${name} ${added === 1 ? "was" : "were"} added.` : `Nothing was added to ${name}.`}${refused ? ` ${vectors ? count(refused, "vector was", "vectors were") : count(refused, "file was", "files were")} refused; the reasons are below.` : ""}`;
+  const more = !added && subject ? el("p", {}, `${name} is in the gallery, but cannot be recognised without samples. Add others, or erase the person.`) : null;
+  const next = subject ? el("div", { class: "actions start" },
+    el("button", { type: "button", class: "quiet", onclick: () => who.clear() }, "Add another person"),
+    el("a", { class: "button quiet", href: `/g/${encodeURIComponent(galleryId)}/people/${encodeURIComponent(subject.id)}` }, `See ${subject.name}`),
+    el("a", { class: "button quiet", href: `/g/${encodeURIComponent(galleryId)}/try` }, vectors ? "Try a vector" : "Try a photo")) : null;
+  put(byId("outcomes-said"), message(added === 0 ? "bad" : refused ? "warn" : "good", el("p", {}, text), more, next));
   byId("outcomes-title").focus();
 }
 
@@ -128,7 +137,7 @@ function setUpFolder() {
     const files = [...input.files].filter((file) => file.webkitRelativePath.split("/").length >= 3 && !file.name.startsWith("."));
     input.value = "";
     if (!files.length) {
-      put(byId("many-said"), message("warn", "This folder has no folders with files inside."));
+      put(byId("many-said"), message("warn", "This folder has no folders with files inside. Choose the folder that holds the folders of the people."));
       return;
     }
     input.disabled = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-import { get, path } from "/static/api.js";
+import { get, getAll, path } from "/static/api.js";
 import { busy, byId, el, message, put, showError, table } from "/static/dom.js";
-import { galleryId, getPage, loadGallery, may, pager, screen } from "/static/layout.js";
+import { galleryId, getPage, isGlobal, loadGallery, may, pager, screen } from "/static/layout.js";
 import { countsOf, kindOf, showReceipt } from "/static/receipt.js";
 import { count, shortHash, when } from "/static/words.js";
 
@@ -33,11 +33,34 @@ const details = (entry) => {
   return [entry.target_id ? el("code", {}, shortHash(entry.target_id)) : "", parts.length ? ` ${parts.join(", ")}` : ""];
 };
 
+/** What was done, in words. The log itself has the short names. */
+const ACTIONS = {
+  "session.open": "Somebody signed in", "key.create": "A key was made", "key.revoke": "A key was revoked",
+  "gallery.create": "The gallery was made", "gallery.change": "The gallery was changed", "gallery.export": "The gallery was exported",
+  "gallery.import": "The gallery was imported", "demo.load": "The demo was loaded", "subject.create": "A person was added",
+  "subject.change": "A person was changed", "subject.merge": "Two people were joined", "subject.erase": "A person was erased",
+  "sample.enrol": "Samples were added", "sample.erase": "A sample was erased", "stranger.name": "A stranger got a name",
+  "stranger.not-this-person": "A match was called wrong", "stranger.erase": "A stranger was erased",
+  "retention.erase": "Old data was erased", "erasure.complete": "An erasure was completed", "calibration.set": "The threshold was set",
+  "health.done": "The gallery was checked", "evaluation.done": "The gallery was evaluated",
+};
+
+let keyLabels = new Map();
+
+/** Who did it: a key by its label, if it still exists. */
+function actor(entry) {
+  if (keyLabels.has(entry.actor)) return `key “${keyLabels.get(entry.actor)}”`;
+  return entry.actor.length > 20 ? ["key ", el("code", {}, shortHash(entry.actor))] : `the ${entry.actor}`;
+}
+
+const action = (entry) => ACTIONS[entry.action]
+  ? [`${ACTIONS[entry.action]} `, el("span", { class: "quiet-text" }, `(${entry.action})`)] : entry.action;
+
 const AUDIT = [
   { label: "Number", head: true, cell: (entry) => String(entry.seq) },
   { label: "When", cell: (entry) => when(entry.at) },
-  { label: "Who", cell: (entry) => entry.actor.length > 20 ? el("code", {}, shortHash(entry.actor)) : entry.actor },
-  { label: "What", cell: (entry) => entry.action },
+  { label: "Who", cell: actor },
+  { label: "What", cell: action },
   { label: "Of what", cell: details },
   { label: "Hash", cell: (entry) => el("code", {}, shortHash(entry.hash)) },
 ];
@@ -72,6 +95,7 @@ function setUpCheck() {
 screen(async () => {
   await loadGallery();
   setUpCheck();
+  if (may("admin")) keyLabels = new Map((await getAll("/v1/keys")).map((key) => [key.id, key.label]));
   const refused = (host) => (error) => showError(host, error);
   await Promise.all([
     grow(byId("erasures"), byId("more-erasures"), {
@@ -81,5 +105,5 @@ screen(async () => {
       caption: "Audit log of this gallery", columns: AUDIT, url: "/v1/audit", query: { gallery_id: galleryId }, empty: "Nothing has happened yet.",
     }).catch(refused(byId("audit"))) : put(byId("audit"), el("p", {}, "The audit log needs an admin key.")),
   ]);
-  byId("check-chain").hidden = !may("admin");
+  byId("check-chain").hidden = !may("admin") || !isGlobal();
 });

@@ -55,10 +55,11 @@ function show(evaluation) {
   byId("charts").hidden = !evaluation;
   byId("run").textContent = evaluation ? "Run it again" : "Run the evaluation";
   if (!evaluation) {
-    put(byId("summary"), el("p", { class: "quiet-text" }, "It has not been run yet."));
+    put(byId("summary"), el("p", { class: "quiet-text" }, "There is no result yet. Run the evaluation to see the curves. An erasure also takes older results away."));
     return;
   }
   put(byId("summary"),
+    el("p", {}, `The right person was first in ${percent(evaluation.cmc[0])} of the searches for people of the gallery.`),
     el("p", { class: "quiet-text" }, `Run ${when(evaluation.created_at)}, with ${count(evaluation.n_mated, "search", "searches")} for people of the gallery and ${count(evaluation.n_strangers, "search", "searches")} for strangers.`),
     evaluation.current ? null : message("warn", "The gallery has changed since then. Run it again to see the newest state."));
   showCmc(evaluation.cmc);
@@ -81,10 +82,11 @@ async function load() {
 }
 
 screen(async () => {
-  await loadGallery();
-  await load();
+  const { gallery } = await loadGallery();
   const run = byId("run");
-  run.hidden = !may("enrol");
+  run.hidden = !may("enrol") || gallery.n_samples === 0;
+  if (gallery.n_samples) await load();
+  else put(byId("summary"), message("info", el("p", {}, "This gallery is empty. ", el("a", { href: `/g/${encodeURIComponent(galleryId)}/add` }, "Add somebody first"), ".")));
   run.addEventListener("click", () => busy(run, byId("run-errors"), async () => {
     const job = await post(path(galleryId, "evaluation"));
     await showJob(byId("run-job"), "Evaluating the gallery", job);

@@ -30,7 +30,7 @@ function row(subject, face) {
   return el("li", {}, face, el("div", {},
     el("a", { href: personAddress(subject.id) }, subject.name),
     el("div", { class: "more-of-it" }, sampleWord(gallery, subject.n_samples)),
-    el("div", { class: "badges" }, badges(subject.findings))));
+    el("div", { class: "badges" }, subject.n_samples ? badges(subject.findings) : el("span", { class: "badge warn" }, "Nothing to recognise yet"))));
 }
 
 function show(page) {
@@ -52,7 +52,7 @@ async function list(after = null) {
   const found = byId("found");
   if (page.total) found.textContent = query ? `${count(page.total, "person", "people")} found.` : `${count(page.total, "person", "people")}.`;
   else if (query) found.textContent = "Nobody has such a name.";
-  else put(found, "Nobody is here yet. ", el("a", { href: `/g/${encodeURIComponent(galleryId)}/add` }, "Add the first person"), ".");
+  else put(found);
   return page.next;
 }
 
@@ -61,7 +61,7 @@ function showHealth(health) {
   const check = byId("check");
   check.textContent = health ? "Check again" : "Check the gallery";
   if (!health) {
-    put(host, el("p", { class: "quiet-text" }, "It has not been checked yet. A check looks for pictures that do not fit, for people who may be entered twice, and for people with few samples."));
+    put(host, el("p", { class: "quiet-text" }, "There is no check yet. A check looks for samples that do not fit, for people who may be entered twice, and for people with few samples."));
     return;
   }
   const age = health.current ? `Checked ${when(health.created_at)}.` : `Checked ${when(health.created_at)}, before the last changes.`;
@@ -84,7 +84,12 @@ async function loadHealth() {
 
 screen(async () => {
   ({ gallery } = await loadGallery());
-  put(byId("status"), statusLines(gallery));
+  const isEmpty = gallery.n_subjects === 0;
+  const first = message("info", "Nobody is here yet. Add the first person, with three to five different samples. Add others in the same way. Then try a photo.",
+    el("div", { class: "actions start" }, el("a", { class: "button primary", href: `/g/${encodeURIComponent(galleryId)}/add` }, "Add the first person")));
+  put(byId("status"), isEmpty ? first : statusLines(gallery));
+  for (const id of ["health-section", "list-section"]) byId(id).hidden = isEmpty;
+  byId("add-person").hidden = isEmpty;
   const more = pager(byId("more"), list);
   const again = () => list().then(more).catch((error) => showError(byId("page-errors"), error));
   byId("search").addEventListener("input", settled(() => {
@@ -93,7 +98,7 @@ screen(async () => {
   }));
   byId("search-form").addEventListener("submit", (event) => event.preventDefault());
   const check = byId("check");
-  check.hidden = !may("enrol") || gallery.n_subjects === 0;
+  check.hidden = !may("enrol");
   check.addEventListener("click", () => busy(check, byId("health-errors"), async () => {
     const job = await post(path(galleryId, "health"));
     await showJob(byId("health-job"), "Checking the gallery", job);

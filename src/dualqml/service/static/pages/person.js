@@ -2,7 +2,7 @@
 import { getAll, getTagged, patch, path, remove } from "/static/api.js";
 import { byId, confirmed, el, message, onSubmit, put, say } from "/static/dom.js";
 import { badges } from "/static/health.js";
-import { galleryId, hasRun, loadGallery, may, screen } from "/static/layout.js";
+import { galleryId, hasRun, loadGallery, may, screen, today } from "/static/layout.js";
 import { showReceipt } from "/static/receipt.js";
 import { count, day, percent, sampleWord, score, when } from "/static/words.js";
 
@@ -39,7 +39,7 @@ function showFindings() {
       finding.score !== null && finding.score !== undefined ? ` (score ${score(finding.score)})` : "", ": ", finding.text)))
     : el("p", { class: "quiet-text" }, checked
       ? "The last check of the gallery found nobody who could be mixed up with this person."
-      : "The gallery has not been checked yet. “Check the gallery” is on the screen People."));
+      : ["There is no check of the gallery yet. Start one on the screen ", el("a", { href: `/g/${encodeURIComponent(galleryId)}/people` }, "People"), "."]));
 }
 
 async function eraseSample(sample) {
@@ -54,20 +54,23 @@ async function eraseSample(sample) {
   if (receipt !== true) await showReceipt(receipt);
   await load();
   await loadSamples();
-  byId("samples-title").scrollIntoView();
+  // The button is gone with its sample.
+  byId("samples-title").focus();
 }
 
 function sampleCard(sample) {
+  // A sample of a folder has the name "PERSON/FILE".
+  const name = sample.name.split("/").at(-1);
   const picture = sample.has_image
-    ? el("div", { class: "face" }, el("img", { src: path(galleryId, "samples", sample.id, "image"), alt: `Sample ${sample.name}`, loading: "lazy" }))
+    ? el("div", { class: "face" }, el("img", { src: path(galleryId, "samples", sample.id, "image"), alt: `Sample ${name}`, loading: "lazy" }))
     : el("div", { class: "face" }, gallery.inputs === "vectors" ? "A vector has no picture" : "No picture is kept");
   const fit = sample.fit === null || sample.fit === undefined ? "Fit: not checked yet" : `Fit: ${score(sample.fit)}`;
   return el("li", {}, picture, el("div", { class: "what" },
     el("p", {}, el("strong", {}, fit)),
-    el("p", { class: "quiet-text" }, [sample.name, sample.quality !== null && sample.quality !== undefined ? `quality ${percent(sample.quality)}` : "", when(sample.created_at)].filter(Boolean).join(" · ")),
+    el("p", { class: "quiet-text" }, [name, sample.quality !== null && sample.quality !== undefined ? `quality ${percent(sample.quality)}` : "", when(sample.created_at)].filter(Boolean).join(" · ")),
     badges(sample.findings),
     may("enrol") ? el("div", { class: "actions" }, el("button", {
-      type: "button", class: "small danger", "aria-label": `Erase sample ${sample.name}`, onclick: () => eraseSample(sample),
+      type: "button", class: "small danger", "aria-label": `Erase sample ${name}`, onclick: () => eraseSample(sample),
     }, "Erase")) : null));
 }
 
@@ -76,7 +79,8 @@ async function loadSamples() {
   const known = (sample) => sample.fit !== null && sample.fit !== undefined;
   samples.sort((a, b) => (known(b) - known(a)) || (known(a) ? a.fit - b.fit : 0));
   put(byId("samples"), samples.map(sampleCard));
-  byId("fit-help").hidden = gallery.n_samples === 0;
+  byId("fit-help").hidden = samples.length === 0;
+  byId("no-samples").hidden = samples.length > 0;
 }
 
 async function erase() {
@@ -98,6 +102,7 @@ screen(async () => {
   checked = await hasRun("health");
   await load();
   await loadSamples();
+  byId("expires").min = today();
   byId("erase").addEventListener("click", erase);
   byId("erase").disabled = false;
   onSubmit(byId("rename"), byId("edit-errors"), async (data) => {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 import { get, getAll, getTagged, patch, path, post, remove, upload } from "/static/api.js";
 import { busy, byId, confirmed, el, message, onSubmit, openDialog, put, say, showError, table } from "/static/dom.js";
-import { galleryId, isGlobal, may, screen, showGalleryName, signOut } from "/static/layout.js";
+import { galleryId, isGlobal, may, screen, showGalleryName, signOut, today } from "/static/layout.js";
 import { showReceipt } from "/static/receipt.js";
 import { count, day, sampleWord } from "/static/words.js";
 
 let galleries = [];
 
-const KINDS = { photographs: "photographs", crops: "face crops", vectors: "vectors" };
+const KINDS = { photographs: "takes photographs", crops: "takes face crops", vectors: "takes vectors" };
 
 function numberField(id, label, value, help) {
   return el("div", { class: "field" }, el("label", { for: id }, label),
@@ -39,10 +39,22 @@ function galleryForm(gallery) {
     };
     if (number("stranger_days")) changes.stranger_days = number("stranger_days");
     if (gallery.inputs === "photographs") changes.keep_photographs = data.has("keep_photographs");
-    const [, etag] = await getTagged(path(gallery.id));
-    await patch(path(gallery.id), changes, etag);
+    const save = async () => {
+      const [, etag] = await getTagged(path(gallery.id));
+      await patch(path(gallery.id), changes, etag);
+      return true;
+    };
+    const days = changes.retention_days;
+    const erases = days && gallery.n_samples && days < (gallery.retention_days ?? Infinity);
+    const saved = erases ? await confirmed({
+      title: "Erase older samples?",
+      text: `Samples that are older than ${count(days, "day")} are erased soon. Later samples are erased at that age too. This cannot be undone.`,
+      yes: "Save, and erase older samples",
+    }, save) : await save();
+    if (!saved) return;
     say("Saved.");
     await loadGalleries();
+    byId("galleries-title").focus();
   });
   return form;
 }
@@ -87,9 +99,12 @@ async function loadGalleries() {
 const galleryNamed = (id) => id === null ? "all galleries" : galleries.find((gallery) => gallery.id === id)?.name ?? id;
 
 async function revoke(key) {
-  const done = await confirmed({ title: `Revoke the key ${key.label}?`, text: "Programs that use it are refused from now on.", yes: "Revoke" },
+  const done = await confirmed({ title: `Revoke the key ${key.label}?`, text: "Programs that use it are refused from now on. If it is the key with which you signed in, you are signed out. This cannot be undone.", yes: "Revoke" },
     () => remove(`/v1/keys/${encodeURIComponent(key.id)}`));
-  if (done) await loadKeys();
+  if (!done) return;
+  await loadKeys();
+  say(`The key ${key.label} is revoked.`);
+  byId("keys-title").focus();
 }
 
 async function loadKeys() {
@@ -108,7 +123,7 @@ async function showKey(key) {
   const copy = el("button", { type: "button", class: "quiet" }, "Copy");
   const close = el("button", { type: "button", class: "primary" }, "I have it");
   const { dialog, closed } = openDialog(`The key “${key.label}”`, [
-    el("p", {}, "Copy it now. It is shown this once and never again."),
+    el("p", {}, "Copy it now and keep it in a safe place. It is not shown again."),
     el("code", { class: "secret", tabindex: "0" }, key.key), el("div", { class: "actions" }, copy, close)]);
   copy.addEventListener("click", async () => {
     try {
@@ -125,6 +140,7 @@ async function showKey(key) {
 
 function setUpKeys() {
   byId("keys-section").hidden = false;
+  byId("key-expires").min = today();
   const form = byId("new-key");
   onSubmit(form, byId("new-key-errors"), async (data) => {
     const scopes = data.getAll("scopes");

@@ -3,7 +3,7 @@ import { getAll, post } from "/static/api.js";
 import { busy, byId, onSubmit } from "/static/dom.js";
 import { isGlobal, may, rememberedGallery, rememberGallery, screen, showJob } from "/static/layout.js";
 
-const peopleOf = (id) => `/g/${encodeURIComponent(id)}/people`;
+const homeOf = (id) => `/g/${encodeURIComponent(id)}/${may("enrol") ? "people" : "try"}`;
 
 function setUpDemo() {
   const button = byId("load-demo");
@@ -35,7 +35,7 @@ function setUpForm() {
     if (inputs === "crops") body.size = [Number(data.get("height")), Number(data.get("width"))];
     const gallery = await post("/v1/galleries", body);
     rememberGallery(gallery.id);
-    location.assign(peopleOf(gallery.id));
+    location.assign(homeOf(gallery.id));
   });
 }
 
@@ -44,7 +44,7 @@ screen(async () => {
   const galleries = await getAll("/v1/galleries");
   if (galleries.length && !asked) {
     const last = galleries.find((gallery) => gallery.id === rememberedGallery()) ?? galleries[0];
-    location.replace(peopleOf(last.id));
+    location.replace(homeOf(last.id));
     return;
   }
   byId("start-waiting").hidden = true;
@@ -53,6 +53,8 @@ screen(async () => {
     return;
   }
   if (galleries.length) byId("start-title").textContent = "Another gallery";
+  byId("start-back").hidden = !galleries.length;
+  if (galleries.some((gallery) => gallery.demo)) byId("load-demo").textContent = "Open the demo gallery";
   byId("start").hidden = false;
   setUpDemo();
   setUpForm();

@@ -2,7 +2,8 @@
 import { getTagged, patch, path, post, remove } from "/static/api.js";
 import { busy, byId, confirmed, el, message, put, say, showError } from "/static/dom.js";
 import { galleryId, getPage, loadGallery, may, pager, screen } from "/static/layout.js";
-import { askWho } from "/static/who.js";
+import { hasPictures } from "/static/pictures.js";
+import { askWho, explained } from "/static/who.js";
 import { count, score, when } from "/static/words.js";
 
 let gallery;
@@ -14,7 +15,8 @@ function showKeeping() {
   const host = byId("keeping");
   const days = count(Math.round(gallery.stranger_days), "day");
   if (gallery.keep_strangers) {
-    put(host, el("p", { class: "quiet-text" }, `Unknown faces of this gallery are kept for ${days} after they were last seen. ${gallery.keep_photographs ? "" : "Their pictures are not kept. "}`,
+    const unseen = gallery.inputs === "photographs" && !gallery.keep_photographs ? "Their pictures are not kept, so you cannot see them here. " : "";
+    put(host, el("p", { class: "quiet-text" }, `Unknown faces of this gallery are kept for ${days} after they were last seen. ${unseen}`,
       may("admin") ? el("a", { href: `/settings?g=${encodeURIComponent(galleryId)}` }, "Change that in the settings") : null));
     return;
   }
@@ -27,7 +29,7 @@ function showKeeping() {
     say("Strangers are kept from now on.");
   }));
   put(host, message("info", "Keeping is off: a face that nobody knows is forgotten at once.",
-    `If you switch it on, unknown faces are kept for ${days} as numbers${gallery.keep_photographs ? " and pictures" : ", without pictures"}. Then you can name them here. Check that the law where you are allows it.`,
+    `If you switch it on, unknown faces are kept for ${days}${hasPictures(gallery) ? ", with pictures" : " as numbers, without pictures"}. Then you can name them here. Check that the law where you are allows it.`,
     may("admin") ? el("div", { class: "actions start" }, on) : el("p", {}, "Somebody with an admin key can switch it on."), errors));
 }
 
@@ -35,6 +37,13 @@ async function reload() {
   put(byId("new-list"));
   put(byId("ignored-list"));
   more(await load());
+}
+
+/** After a change. The button that was pressed is gone, so the keyboard goes on at the top. */
+async function changed(text) {
+  say(text);
+  await reload();
+  byId("new-title").focus();
 }
 
 function card(cluster) {
@@ -46,24 +55,22 @@ function card(cluster) {
   const ignore = el("button", { type: "button", class: "small quiet", "aria-label": `${isNew ? "Ignore" : "Do not ignore"} the ${label}` }, isNew ? "Ignore" : "Do not ignore");
   const discard = el("button", { type: "button", class: "small danger", "aria-label": `Discard the ${label}` }, "Discard");
   name.addEventListener("click", async () => {
-    const done = await askWho({
+    const named = await askWho({
       title: "Who is this stranger?", text: "The kept faces become samples of the person.", yes: "Give the name",
     }, async (choice) => {
-      await post(address(cluster, "name"), choice.subject_id ? { subject_id: choice.subject_id } : { name: choice.name });
-      say(`This is ${choice.name} from now on.`);
+      await post(address(cluster, "name"), choice.subject_id ? { subject_id: choice.subject_id } : { name: choice.name })
+        .catch((error) => { throw explained(error, choice); });
+      return choice.name;
     });
-    if (done) await reload();
+    if (named) await changed(`This is ${named} from now on.`);
   });
   ignore.addEventListener("click", () => busy(ignore, errors, async () => {
     await patch(address(cluster), { state: isNew ? "ignored" : "new" });
-    say(isNew ? "Ignored." : "No longer ignored.");
-    await reload();
+    await changed(isNew ? "Ignored." : "No longer ignored.");
   }));
   discard.addEventListener("click", async () => {
     const done = await confirmed({ title: "Discard this stranger?", text: "What is kept of this face is erased. A receipt is written.", yes: "Discard" }, () => remove(address(cluster)));
-    if (!done) return;
-    say("Discarded. The receipt is under Erasures.");
-    await reload();
+    if (done) await changed("Discarded. The receipt is under Erasures.");
   });
   const { nearest, not_subject: not } = cluster;
   return el("li", {},
@@ -72,7 +79,7 @@ function card(cluster) {
       : el("div", { class: "face" }, "No picture is kept"),
     el("div", { class: "what" },
       el("h3", {}, title),
-      el("p", { class: "quiet-text" }, `Last ${when(cluster.last_seen)}, first ${when(cluster.first_seen)}. Forgotten ${when(cluster.expires_at)}.`),
+      el("p", { class: "quiet-text" }, `${cluster.n_seen === 1 ? when(cluster.last_seen) : `First ${when(cluster.first_seen)}, last ${when(cluster.last_seen)}`}. Forgotten by itself ${when(cluster.expires_at)}.`),
       not ? el("p", {}, el("span", { class: "badge warn" }, `Not ${not.name}`)) : null,
       nearest ? el("p", {}, `Nearest: ${nearest.name} (${score(nearest.score)})`) : null,
       may("enrol") ? el("div", { class: "actions" }, name, ignore, discard) : null, errors));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-import { get, path, post } from "/static/api.js";
+import { path, post } from "/static/api.js";
+import { currentCalibration } from "/static/calibration.js";
 import { byId, el, message, onSubmit, put, say, settled } from "/static/dom.js";
 import { scoreScale } from "/static/charts.js";
 import { cautions, promise } from "/static/health.js";
 import { galleryId, loadGallery, may, screen } from "/static/layout.js";
-import { count, oneIn, percent, score } from "/static/words.js";
+import { count, oneIn, percent, score, withMinus } from "/static/words.js";
 
 let current = null;
 let curve = [];
@@ -37,8 +38,8 @@ function showPlace() {
   byId("figure-missed").textContent = percent(one.missed);
   byId("figure-missed-of").textContent = one.n_mated ? `measured on ${count(one.n_mated, "search", "searches")}` : "expected";
   byId("figure-threshold").textContent = score(one.threshold);
-  const inUse = Math.abs(one.threshold - current.threshold) < 1e-9;
-  byId("figure-applied").textContent = inUse ? "in use now" : `in use now: ${score(current.threshold)}`;
+  const inUse = score(current.threshold);
+  byId("figure-applied").textContent = score(one.threshold) === inUse ? "in use now" : `in use now: ${inUse}`;
   redraw({ threshold: one.threshold });
   speak(`Threshold ${score(one.threshold)}. Strangers taken for somebody: ${percent(rate)}, ${interval(one)}. Enrolled people missed: ${percent(one.missed)}.`);
 }
@@ -47,30 +48,40 @@ function showWarnings(gallery) {
   const host = byId("warnings");
   if (!current) {
     const why = gallery.model.reason ?? "The gallery is too small to measure a threshold.";
-    put(host, message("warn", "There is no threshold yet.", gallery.n_samples ? why : "The gallery is empty. Add people first."));
+    put(host, message("warn", "There is no threshold yet.", gallery.n_samples ? why : "The gallery is empty.",
+      el("p", {}, el("a", { href: `/g/${encodeURIComponent(galleryId)}/add` }, "Add people"), ".")));
     return;
   }
   put(host, el("p", {}, promise(current)),
-    current.text ? el("p", { class: "quiet-text" }, current.text) : null,
     cautions(current).map((text) => message("warn", text)),
-    current.reason ? message("info", current.reason) : null);
+    current.reason ? message("info", current.reason) : null,
+    curve.length || current.curve !== null ? null : el("p", { class: "quiet-text" }, "Other rates are being measured. The slider comes in a moment."),
+    el("details", { class: "numbers" }, el("summary", {}, "How it was measured"), el("p", {}, withMinus(current.text))));
 }
 
 async function load() {
   const { gallery } = await loadGallery();
-  current = gallery.calibration ? await get(path(galleryId, "calibrations", "current")) : null;
-  curve = [...(current?.curve ?? [])].sort((a, b) => a.target - b.target);
+  const use = (calibration) => show(gallery, calibration);
+  use(gallery.calibration ? await currentCalibration(use) : null);
+}
+
+/** Show a calibration. While its rates are measured, those of before stay. */
+function show(gallery, calibration) {
+  current = calibration;
+  if (current?.curve) curve = [...current.curve].sort((a, b) => a.target - b.target);
+  else if (!current) curve = [];
   showWarnings(gallery);
   byId("choice").hidden = !curve.length;
   byId("given").hidden = !current || !may("admin");
-  if (current) byId("given-threshold").value = String(Number(current.threshold.toPrecision(6)));
+  if (!current) return;
+  byId("given-threshold").value = String(Number(current.threshold.toPrecision(6)));
   if (!curve.length) return;
   const slider = byId("rate");
   slider.max = String(curve.length - 1);
   slider.value = String(placeInUse());
   const plot = byId("plot");
   if (!redraw) redraw = scoreScale(plot, { distributions: current.distributions, threshold: current.threshold, height: 150 });
-  else redraw({ distributions: current.distributions });
+  else if (current.distributions) redraw({ distributions: current.distributions });
   showPlace();
 }
 

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 import { get, getBlob, path, post, upload } from "/static/api.js";
-import { busy, byId, el, message, onSubmit, put, say, showError, svg } from "/static/dom.js";
+import { currentCalibration } from "/static/calibration.js";
 import { partBars, scoreScale } from "/static/charts.js";
+import { busy, byId, el, message, onSubmit, put, say, showError, svg } from "/static/dom.js";
 import { statusLines } from "/static/health.js";
 import { galleryId, loadGallery, may, screen } from "/static/layout.js";
 import { cutFace, readVectors, setUpPicker } from "/static/photos.js";
 import { faceOf } from "/static/pictures.js";
 import { askWho, ensurePerson } from "/static/who.js";
-import { percent, reason, score } from "/static/words.js";
+import { percent, reason, score, withMinus } from "/static/words.js";
 
 let gallery;
 let distributions = null;
+let scales = [];
 let shownUrl = null;
 let turn = 0;
 
-const personAddress = (id) => `/g/${encodeURIComponent(galleryId)}/people/${encodeURIComponent(id)}`;
+/** The name of a person, with a link for those who may see the person. */
+const personLink = (id, name) => may("enrol")
+  ? el("a", { href: `/g/${encodeURIComponent(galleryId)}/people/${encodeURIComponent(id)}` }, name) : name;
+const strangersLink = (text, type = null) => el("a", { class: type, href: `/g/${encodeURIComponent(galleryId)}/strangers` }, text);
 
 /** What was tried: a file or a vector, and how to send it. */
 const fileProbe = (file) => ({
@@ -32,10 +37,7 @@ async function probeOf(probe, face, answer) {
   return fileProbe(await cutFace(probe.file, face.box, answer));
 }
 
-function decisionOf(face) {
-  if (face.decision === "match") return face.subject.name;
-  return "Unknown";
-}
+const decisionOf = (face) => face.decision === "match" ? face.subject.name : "Unknown";
 
 function sentenceOf(face, answer) {
   const best = face.candidates[0];
@@ -69,8 +71,9 @@ function showPhoto(probe, answer) {
       // A single face needs no number: its answer stands beside the photo.
       if (answer.faces.length === 1) return;
       const inside = top < 0.1 * height ? " inside" : "";
-      const tag = el("span", { class: `tag ${kind}${inside}`, "aria-hidden": "true" }, `${k + 1}. ${decisionOf(face)}`);
-      tag.style.left = `${Math.max(0, (100 * left) / width)}%`;
+      const tag = el("span", { class: `tag ${kind}${inside}`, "aria-hidden": "true" }, `${k + 1}`, el("span", {}, `. ${decisionOf(face)}`));
+      if (left > 0.6 * width) tag.style.right = `${Math.max(0, 100 - (100 * right) / width)}%`;
+      else tag.style.left = `${Math.max(0, (100 * left) / width)}%`;
       tag.style.top = `${Math.max(0, (100 * top) / height)}%`;
       frame.append(tag);
     });
@@ -84,7 +87,7 @@ function candidateTable(candidates) {
     el("table", { class: "plain" }, el("caption", { class: "for-readers" }, "The most similar people"),
       el("thead", {}, el("tr", {}, ["Person", "Score", "Probability"].map((head, k) => el("th", { scope: "col", class: k ? "number" : null }, head)))),
       el("tbody", {}, candidates.map((one) => el("tr", {},
-        el("th", { scope: "row" }, el("a", { href: personAddress(one.subject_id) }, one.name)),
+        el("th", { scope: "row" }, personLink(one.subject_id, one.name)),
         el("td", { class: "number" }, score(one.score)),
         el("td", { class: "number" }, one.probability === null ? "–" : percent(one.probability)))))));
 }
@@ -93,14 +96,14 @@ function candidateTable(candidates) {
 function why(face) {
   const { explanation } = face;
   if (!explanation) return null;
-  const nearestFace = el("span", {});
+  const nearestFace = el("span", { hidden: true });
   const { nearest, parts } = explanation;
   if (nearest) showNearest(nearestFace, nearest).catch(() => null);
   return el("div", { class: "why" },
     el("h4", {}, face.decision === "match" ? "Why this match" : "Why nobody"),
     el("div", { class: "head" }, nearestFace, el("div", {},
-      explanation.text ? el("p", {}, explanation.text) : null,
-      nearest ? el("p", { class: "quiet-text" }, "The nearest sample is of ", el("a", { href: personAddress(nearest.subject_id) }, nearest.name), ` (cosine ${score(nearest.cosine)}; 1 is the same picture).`) : null)),
+      explanation.text ? el("p", {}, withMinus(explanation.text)) : null,
+      nearest ? el("p", { class: "quiet-text" }, "The nearest sample is of ", personLink(nearest.subject_id, nearest.name), ` (cosine ${score(nearest.cosine)}; 1 is the same ${gallery.inputs === "vectors" ? "vector" : "picture"}).`) : null)),
     parts?.length ? [el("p", { class: "quiet-text" }, "What the score is made of. Bars to the right speak for it, bars to the left against it."), partBars(parts)] : null);
 }
 
@@ -111,26 +114,28 @@ async function showNearest(host, nearest) {
 }
 
 function buttons(probe, face, answer, said) {
+  if (!may("enrol")) return null;
   const found = [];
   const errors = el("div", {});
-  if (face.decision === "match" && may("enrol")) {
+  const enrol = el("button", { type: "button", class: "quiet" }, "Enrol as …");
+  enrol.addEventListener("click", () => enrolAs(probe, face, answer, said));
+  if (face.decision === "match") {
     const wrong = el("button", { type: "button", class: "quiet" }, `Not ${face.subject.name}`);
     wrong.addEventListener("click", () => busy(wrong, errors, async () => {
+      if (!gallery.keep_strangers) {
+        put(said, message("info", el("p", {}, "This gallery keeps no strangers, so the face cannot be put aside. Give it the right name with “Enrol as …”, or ", strangersLink("keep strangers"), " and try the photo again.")));
+        return;
+      }
       const one = await probeOf(probe, face, answer);
       await one.send(path(galleryId, "strangers"), { not_subject: face.subject.id });
-      put(said, message("good", el("p", {}, `Noted: this is not ${face.subject.name}. The face is kept among the `, el("a", { href: `/g/${encodeURIComponent(galleryId)}/strangers` }, "strangers"), ", where you can name it.")));
-      wrong.hidden = true;
+      put(said, message("good", el("p", {}, `Noted: this is not ${face.subject.name}. The face is kept among the `, strangersLink("strangers"), ", where you can name it.")));
+      wrong.remove();
+      enrol.focus();
     }));
     found.push(wrong);
   }
-  if (face.stranger_id && may("enrol")) {
-    found.push(el("a", { class: "button quiet", href: `/g/${encodeURIComponent(galleryId)}/strangers` }, "See among the strangers"));
-  }
-  if (may("enrol")) {
-    const enrol = el("button", { type: "button", class: "quiet" }, "Enrol as …");
-    enrol.addEventListener("click", () => enrolAs(probe, face, answer, said));
-    found.push(enrol);
-  }
+  if (face.stranger_id) found.push(strangersLink("See among the strangers", "button quiet"));
+  found.push(enrol);
   return [el("div", { class: "actions start" }, found), errors];
 }
 
@@ -145,7 +150,7 @@ async function enrolAs(probe, face, answer, said) {
       : await post(address, { vectors: [one.vector] }, { once: true });
     const [outcome] = result.outcomes;
     if (outcome.status !== "enrolled") throw new Error(reason(outcome));
-    put(said, message("good", el("p", {}, "Enrolled as ", el("a", { href: personAddress(person.id) }, person.name), ".")));
+    put(said, message("good", el("p", {}, "Enrolled as ", personLink(person.id, person.name), ".")));
     say(`Enrolled as ${person.name}.`);
   });
 }
@@ -156,6 +161,7 @@ function faceCard(probe, face, answer, k) {
   const isMatch = face.decision === "match";
   const facts = [];
   if (face.unknown_probability !== null) facts.push(`Probability that it is a stranger: ${percent(face.unknown_probability)}.`);
+  if (!isMatch && face.unknown_probability !== null && face.unknown_probability < 0.5) facts.push("It is low, but the threshold is strict: better “unknown” than a wrong name.");
   if (face.quality !== null) facts.push(`Quality of the face: ${percent(face.quality)}.`);
   const card = el("article", { class: `card answer-card${isMatch ? " match" : ""}`, id: `face-${k}`, "aria-labelledby": `face-${k}-title` },
     answer.faces.length > 1 ? el("p", { class: "quiet-text" }, `Face ${k + 1} of ${answer.faces.length}, from the left`) : null,
@@ -173,13 +179,14 @@ function show(probe, answer) {
   const cards = answer.faces.map((face, k) => faceCard(probe, face, answer, k));
   put(byId("faces"), cards.map((one) => one.card));
   byId("result").classList.toggle("beside", Boolean(probe.file) && answer.faces.length === 1);
-  for (const one of cards) one.draw();
+  scales = cards.map((one) => one.draw());
   if (!answer.faces.length) put(byId("faces"), message("warn", "No face was found in this photo. Use one in which the face is well lit, not too small, and turned to the camera."));
   byId("answer-said").textContent = answer.faces.length
     ? answer.faces.map((face) => face.decision === "match" ? `This is ${face.subject.name}.` : "Unknown.").join(" ")
     : "No face was found.";
   const { calibration } = answer;
-  const rate = calibration.kind === "given" ? "The threshold was set by hand."
+  const rate = calibration.kind === "given"
+    ? `The threshold ${calibration.stale ? "is that of before the last erasure" : "was set by hand"}.`
     : `The threshold is for a ${calibration.kind === "fmr" ? "false match" : "false positive"} rate of ${percent(calibration.target)}${calibration.low !== null && calibration.high !== null ? ` (measured: between ${percent(calibration.low)} and ${percent(calibration.high)})` : ""}.`;
   byId("used").textContent = `Answered with revision ${answer.revision} of the gallery, model ${answer.model_id}. ${rate}${calibration.prior ? " It is a first guess." : ""}`;
 }
@@ -199,7 +206,7 @@ async function identify(probe) {
   } catch (error) {
     if (mine !== turn) return;
     put(byId("faces"));
-    showError(byId("try-errors"), error);
+    showError(byId("try-errors"), error.code ? new Error(reason({ code: error.code, detail: error.message, name: probe.file?.name })) : error);
   }
   byId("answer-title").scrollIntoView({ behavior: "smooth", block: "start" });
   byId("answer-title").focus({ preventScroll: true });
@@ -233,16 +240,21 @@ screen(async () => {
   put(byId("status"), statusLines(gallery).slice(1),
     gallery.n_samples ? null : message("info", el("p", {}, "This gallery is empty. ", el("a", { href: `/g/${encodeURIComponent(galleryId)}/add` }, "Add somebody first"), ".")));
   if (gallery.keep_strangers) byId("try-help").textContent = "Who is it? Nothing that you try here is enrolled. Unknown faces are kept among the strangers.";
-  if (gallery.calibration) distributions = (await get(path(galleryId, "calibrations", "current"))).distributions;
+  const useScores = (calibration) => {
+    distributions = calibration.distributions;
+    for (const change of scales) change({ distributions });
+  };
+  if (gallery.calibration) useScores(await currentCalibration(useScores));
   if (gallery.inputs === "vectors") {
     byId("give-pictures").hidden = true;
     byId("give-vectors").hidden = false;
+    byId("try-title").textContent = "Try a vector";
     onSubmit(byId("vector-form"), byId("try-errors"), async () => {
       byId("answer").hidden = false;
       await identify(vectorProbe(readVectors(byId("vector").value)[0]));
     });
   } else {
-    setUpPicker("try", ([file]) => identify(fileProbe(file)), { frame: gallery.inputs === "crops" ? gallery.size : null });
+    setUpPicker("try", ([file]) => identify(fileProbe(file)), { frame: gallery.inputs === "crops" ? gallery.size : null, once: true });
   }
   if (gallery.demo) await showDemo();
 });
