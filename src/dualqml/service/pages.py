@@ -21,16 +21,18 @@ from dualqml.service.security import page_session
 STATIC = Path(__file__).parent / "static"
 """The folder of style sheet, scripts and icon, for ``/static``."""
 
-SCREENS = (
-    ("people", "People"),
-    ("add", "Add"),
-    ("try", "Try a photo"),
-    ("strangers", "Strangers"),
-    ("threshold", "Threshold"),
-    ("evaluation", "Evaluation"),
-    ("erasures", "Erasures"),
-)
-"""The screens of a gallery: the last part of the address, and its name."""
+SCREENS = {
+    "people": ("People", "enrol"),
+    "add": ("Add", "enrol"),
+    "try": ("Try a photo", "identify"),
+    "strangers": ("Strangers", "enrol"),
+    "threshold": ("Threshold", "identify"),
+    "evaluation": ("Evaluation", "enrol"),
+    "erasures": ("Erasures", "enrol"),
+}
+"""The screens of a gallery: the last part of the address, the name, and the scope that
+its data need.
+"""
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -73,7 +75,11 @@ def _shell(
     return _render(
         f"{screen}.html",
         screen=screen,
-        screens=SCREENS,
+        screens=[
+            (name, label)
+            for name, (label, scope) in SCREENS.items()
+            if scope in session.scopes
+        ],
         csrf=session.csrf,
         scopes=" ".join(sorted(session.scopes)),
         key_gallery=session.gallery_id or "",
@@ -100,7 +106,8 @@ def home(request: Request) -> Response:
     if session is None:
         return RedirectResponse("/login", 303)
     if session.gallery_id is not None:
-        return RedirectResponse(f"/g/{quote(session.gallery_id)}/people", 303)
+        first = "people" if "enrol" in session.scopes else "try"
+        return RedirectResponse(f"/g/{quote(session.gallery_id)}/{first}", 303)
     return RedirectResponse("/people", 303)
 
 
@@ -190,6 +197,6 @@ def gallery_screen(request: Request, gallery: str, screen: str) -> Response:
         HTML, or a redirection: to the login without a session, to the people for an
         unknown screen.
     """
-    if screen not in dict(SCREENS):
+    if screen not in SCREENS:
         return RedirectResponse(f"/g/{quote(gallery, safe='')}/people", 303)
     return _shell(request, screen, gallery)

@@ -61,12 +61,13 @@ function showWarnings(gallery) {
 
 async function load() {
   const { gallery } = await loadGallery();
-  const use = (calibration) => show(gallery, calibration);
-  use(gallery.calibration ? await currentCalibration(use) : null);
+  const later = (calibration) => show(gallery, calibration, byId("choice").hidden);
+  show(gallery, gallery.calibration ? await currentCalibration(later) : null, true);
 }
 
-/** Show a calibration. While its rates are measured, those of before stay. */
-function show(gallery, calibration) {
+/** Show a calibration. While its rates are measured, those of before stay.
+ * `place`: move the slider to the threshold in use. */
+function show(gallery, calibration, place) {
   current = calibration;
   if (current?.curve) curve = [...current.curve].sort((a, b) => a.target - b.target);
   else if (!current) curve = [];
@@ -78,7 +79,7 @@ function show(gallery, calibration) {
   if (!curve.length) return;
   const slider = byId("rate");
   slider.max = String(curve.length - 1);
-  slider.value = String(placeInUse());
+  if (place) slider.value = String(placeInUse());
   const plot = byId("plot");
   if (!redraw) redraw = scoreScale(plot, { distributions: current.distributions, threshold: current.threshold, height: 150 });
   else if (current.distributions) redraw({ distributions: current.distributions });

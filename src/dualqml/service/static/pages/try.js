@@ -98,7 +98,7 @@ function why(face) {
   if (!explanation) return null;
   const nearestFace = el("span", { hidden: true });
   const { nearest, parts } = explanation;
-  if (nearest) showNearest(nearestFace, nearest).catch(() => null);
+  if (nearest && may("enrol")) showNearest(nearestFace, nearest).catch(() => null);
   return el("div", { class: "why" },
     el("h4", {}, face.decision === "match" ? "Why this match" : "Why nobody"),
     el("div", { class: "head" }, nearestFace, el("div", {},
