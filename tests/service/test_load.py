@@ -44,11 +44,10 @@ def test_a_killed_service_has_all_that_it_confirmed(service):
     gallery = new_gallery(connection, N_PEOPLE)
     connection.close()
     ended = []
-    for kill in range(3):
-        begin = time.monotonic()
+    # ``python -m benchmarks.service kills`` does it twenty times.
+    for kill in range(2):
         killer_waits = 0.5 + 1.5 * rng.random()
         clients = _run_until_killed(service, gallery, killer_waits, seed=100 * kill)
-        assert time.monotonic() > begin
         ended += clients
         service.start()
         assert [f for client in clients for f in client.faults] == []

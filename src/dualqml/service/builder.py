@@ -7,7 +7,6 @@ builds models. It publishes a model by its row in the table ``models``, in one s
 
 import hashlib
 import shutil
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import groupby
@@ -199,10 +198,7 @@ def _fitted(
         return None, None
     rate = {gallery["target_kind"]: gallery["target_rate"]}
     try:
-        with warnings.catch_warnings():
-            # How sure the rate is, is part of every answer.
-            warnings.simplefilter("ignore", UserWarning)
-            return None, recognizer.calibrate(**rate).as_dict()
+        return None, recognizer.calibrate(**rate).as_dict()
     except RecognitionError:
         # Too few people; there is no threshold yet.
         return None, None

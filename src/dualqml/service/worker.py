@@ -330,9 +330,7 @@ class Worker:
 def _curve(recognizer: Recognizer) -> dict[str, Any]:
     """Thresholds for other rates, and histograms of scores."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            found = threshold_curve(recognizer, fpir=TARGETS)
+        found = threshold_curve(recognizer, fpir=TARGETS)
     except DualQMLError as error:
         return {"reason": str(error), "curve": [], "distributions": None}
     strangers, enrolled = found.strangers, found.enrolled
@@ -353,6 +351,8 @@ def main() -> None:
     """Work until the standard input ends, as it does when the server is killed."""
     settings = Settings.from_environment()
     set_up_logs(quiet="--quiet" in sys.argv)
+    # Calibrations warn if people are few. How sure a rate is, is part of every answer.
+    warnings.simplefilter("ignore", UserWarning)
     database = Database(settings.database())
     worker = Worker(database, settings)
     worker.start()

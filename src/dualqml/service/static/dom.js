@@ -12,7 +12,7 @@ function fill(node, attributes, children) {
     else if (name === "value") node.value = value;
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
 }
 
@@ -25,7 +25,7 @@ export function svg(tag, attributes, ...children) {
 }
 
 export function put(host, ...children) {
-  host.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  host.replaceChildren(...children.flat(2).filter((child) => child !== null && child !== undefined && child !== false));
   return host;
 }
 

@@ -78,12 +78,12 @@ function startOutcomes() {
   put(byId("outcomes-said"), el("p", { class: "quiet-text" }, "Working…"));
 }
 
-function tell(name, outcomes, subject) {
+function tell(name, outcomes, subject, isNew = false) {
   const added = outcomes.filter((one) => one.status === "enrolled").length;
   const refused = outcomes.length - added;
   const vectors = gallery.inputs === "vectors";
   const text = `${added ? `${count(added, "sample")} of ${name} ${added === 1 ? "was" : "were"} added.` : `Nothing was added to ${name}.`}${refused ? ` ${vectors ? count(refused, "vector was", "vectors were") : count(refused, "file was", "files were")} refused; the reasons are below.` : ""}`;
-  const more = !added && subject ? el("p", {}, `${name} is in the gallery, but cannot be recognised without samples. Add others, or erase the person.`) : null;
+  const more = !added && isNew ? el("p", {}, `${name} is in the gallery, but cannot be recognised without samples. Add others, or erase the person.`) : null;
   const next = subject ? el("div", { class: "actions start" },
     el("button", { type: "button", class: "quiet", onclick: () => who.clear() }, "Add another person"),
     el("a", { class: "button quiet", href: `/g/${encodeURIComponent(galleryId)}/people/${encodeURIComponent(subject.id)}` }, `See ${subject.name}`),
@@ -126,7 +126,7 @@ async function enrol() {
   const person = await ensurePerson(choice);
   who.settle(person);
   const outcomes = await (vectors ? enrolVectors(person) : enrolPictures(person));
-  tell(person.name, outcomes, person);
+  tell(person.name, outcomes, person, !choice.subject_id);
 }
 
 /** Files of a folder of people: "Ann/1.jpg". */

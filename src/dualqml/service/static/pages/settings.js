@@ -72,7 +72,7 @@ async function eraseGallery(gallery) {
 }
 
 function galleryCard(gallery) {
-  const address = `/g/${encodeURIComponent(gallery.id)}/people`;
+  const address = `/g/${encodeURIComponent(gallery.id)}/${may("enrol") ? "people" : "try"}`;
   const facts = [KINDS[gallery.inputs], count(gallery.n_subjects, "person", "people"), sampleWord(gallery, gallery.n_samples),
     gallery.keep_photographs ? "photographs are kept" : null, gallery.keep_strangers ? "strangers are kept" : null,
     gallery.retention_days ? `samples are erased after ${count(gallery.retention_days, "day")}` : null, gallery.demo ? "demo" : null];

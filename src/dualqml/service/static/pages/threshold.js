@@ -48,8 +48,8 @@ function showWarnings(gallery) {
   const host = byId("warnings");
   if (!current) {
     const why = gallery.model.reason ?? "The gallery is too small to measure a threshold.";
-    put(host, message("warn", "There is no threshold yet.", gallery.n_samples ? why : "The gallery is empty.",
-      el("p", {}, el("a", { href: `/g/${encodeURIComponent(galleryId)}/add` }, "Add people"), ".")));
+    const add = may("enrol") ? [" ", el("a", { href: `/g/${encodeURIComponent(galleryId)}/add` }, "Add people"), "."] : [];
+    put(host, message("warn", el("p", {}, "There is no threshold yet. ", gallery.n_samples ? why : "The gallery is empty.", add)));
     return;
   }
   put(host, el("p", {}, promise(current)),

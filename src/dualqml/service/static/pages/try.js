@@ -203,6 +203,8 @@ async function identify(probe) {
     const answer = await probe.send(`${path(galleryId, "identify")}?top=5&explain=true&wait=model`);
     if (mine !== turn) return;
     show(probe, answer);
+    // The first answer may be that of a model that was not there before.
+    if (!distributions) loadState().catch(() => null);
   } catch (error) {
     if (mine !== turn) return;
     put(byId("faces"));
@@ -212,11 +214,26 @@ async function identify(probe) {
   byId("answer-title").focus({ preventScroll: true });
 }
 
+/** One stop of the Tab key for many buttons; the arrow keys go from one to the next. */
+function useArrows(row) {
+  const all = [...row.children];
+  const choose = (chosen) => all.forEach((one) => { one.tabIndex = one === chosen ? 0 : -1; });
+  const steps = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
+  choose(all[0]);
+  row.addEventListener("focusin", (event) => choose(event.target));
+  row.addEventListener("keydown", (event) => {
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    const place = all.indexOf(document.activeElement) + steps[event.key];
+    all[Math.max(0, Math.min(all.length - 1, place))].focus();
+  });
+}
+
 async function showDemo() {
   const { items } = await get(path(galleryId, "demo-probes"));
   const host = byId("demo-strip");
   const strip = (title, probes) => {
-    const row = el("div", { class: "strip", role: "group", "aria-label": title });
+    const row = el("div", { class: "strip", role: "toolbar", "aria-label": title });
     for (const one of probes) {
       const address = path(galleryId, "demo-probes", one.id, "image");
       const button = el("button", { type: "button", "aria-pressed": "false" },
@@ -228,6 +245,7 @@ async function showDemo() {
       }));
       row.append(button);
     }
+    useArrows(row);
     host.append(el("p", { class: "strip-title" }, title), row);
   };
   strip("People of the gallery", items.filter((one) => one.enrolled));
@@ -235,16 +253,22 @@ async function showDemo() {
   byId("demo").hidden = false;
 }
 
-screen(async () => {
+function useScores(calibration) {
+  distributions = calibration.distributions;
+  for (const change of scales) change({ distributions });
+}
+
+/** What the gallery is like now, and the scores that its threshold was measured on. */
+async function loadState() {
   ({ gallery } = await loadGallery());
   put(byId("status"), statusLines(gallery).slice(1),
-    gallery.n_samples ? null : message("info", el("p", {}, "This gallery is empty. ", el("a", { href: `/g/${encodeURIComponent(galleryId)}/add` }, "Add somebody first"), ".")));
-  if (gallery.keep_strangers) byId("try-help").textContent = "Who is it? Nothing that you try here is enrolled. Unknown faces are kept among the strangers.";
-  const useScores = (calibration) => {
-    distributions = calibration.distributions;
-    for (const change of scales) change({ distributions });
-  };
+    gallery.n_samples ? null : message("info", el("p", {}, "This gallery is empty. ", may("enrol") ? [el("a", { href: `/g/${encodeURIComponent(galleryId)}/add` }, "Add somebody first"), "."] : null)));
   if (gallery.calibration) useScores(await currentCalibration(useScores));
+}
+
+screen(async () => {
+  await loadState();
+  if (gallery.keep_strangers) byId("try-help").textContent = "Who is it? Nothing that you try here is enrolled. Unknown faces are kept among the strangers.";
   if (gallery.inputs === "vectors") {
     byId("give-pictures").hidden = true;
     byId("give-vectors").hidden = false;
