@@ -3,7 +3,6 @@
 import io
 import json
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from PIL import Image
 from dualqml.cli.main import main
 from dualqml.data.orl import orl_files
 from dualqml.service.transfer import check_receipt
-from tests.service.process import PATIENCE, ServiceProcess
+from tests.service.process import ServiceProcess
 
 NAME = "Quillon Zebrawood"
 WIDTH = 64
@@ -224,34 +223,3 @@ def test_retention_erases_by_itself(service):
             receipts = client.get(f"{gallery}/erasures").json()["items"]
         assert receipts[0]["kind"] == "retention"
     assert found_in(service, traces(rows)) == []
-
-
-def test_the_service_stops_cleanly_and_leaves_no_process(tmp_path):
-    service = ServiceProcess(tmp_path, "--workers", "2")
-    service.start()
-    with service.client() as client:
-        gallery = new_gallery(client)
-        enrol_others(client, gallery)
-    service.kill()
-    # All other processes notice it: a new service gets the folder.
-    service.start()
-    with service.client() as client:
-        assert client.get(gallery).json()["n_subjects"] == 8
-    assert service.stop() == 0
-    # Python's own helper of several processes ends a moment after the last of them.
-    end = time.monotonic() + PATIENCE
-    while _living(service) and time.monotonic() < end:
-        time.sleep(0.02)
-    assert not _living(service)
-
-
-def _living(service):
-    """Command lines of processes that use the folder of a service."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if str(service.data).encode() in path.read_bytes():
-                found.append(path.with_name("cmdline").read_bytes())
-        except OSError:
-            continue
-    return found

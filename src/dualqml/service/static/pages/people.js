@@ -70,12 +70,14 @@ function showHealth(health) {
     return;
   }
   const sorted = [...health.findings].sort((a, b) => b.severity - a.severity);
+  // Most texts begin with the name, which is the link.
+  const rest = ({ name, text }) => text.startsWith(name) ? text.slice(name.length) : `: ${text}`;
   const line = (finding) => el("li", {}, badges([finding]), " ",
-    el("a", { href: personAddress(finding.subject_id) }, finding.name), ": ", finding.text);
-  const [first, rest] = [sorted.slice(0, 5), sorted.slice(5)];
+    el("a", { href: personAddress(finding.subject_id) }, finding.name), rest(finding));
+  const [first, others] = [sorted.slice(0, 5), sorted.slice(5)];
   put(host, el("p", { class: "quiet-text" }, `${count(health.findings.length, "thing")} to look at. ${age}`),
     el("ul", { class: "plain findings" }, first.map(line)),
-    rest.length ? el("details", {}, el("summary", {}, `${rest.length} more`), el("ul", { class: "plain findings" }, rest.map(line))) : null);
+    others.length ? el("details", {}, el("summary", {}, `${others.length} more`), el("ul", { class: "plain findings" }, others.map(line))) : null);
 }
 
 async function loadHealth() {

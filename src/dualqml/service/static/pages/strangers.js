@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-import { getTagged, patch, path, post, remove } from "/static/api.js";
+import { getTagged, patch, path, remove } from "/static/api.js";
 import { busy, byId, confirmed, el, message, put, say, showError } from "/static/dom.js";
 import { galleryId, getPage, loadGallery, may, pager, screen } from "/static/layout.js";
 import { hasPictures } from "/static/pictures.js";
-import { askWho, explained } from "/static/who.js";
+import { askWho, nameStranger } from "/static/who.js";
 import { count, score, when } from "/static/words.js";
 
 let gallery;
@@ -57,12 +57,8 @@ function card(cluster) {
   name.addEventListener("click", async () => {
     const named = await askWho({
       title: "Who is this stranger?", text: "The kept faces become samples of the person.", yes: "Give the name",
-    }, async (choice) => {
-      await post(address(cluster, "name"), choice.subject_id ? { subject_id: choice.subject_id } : { name: choice.name })
-        .catch((error) => { throw explained(error, choice); });
-      return choice.name;
-    });
-    if (named) await changed(`This is ${named} from now on.`);
+    }, (choice) => nameStranger(cluster.id, choice));
+    if (named) await changed(`This is ${named.name} from now on.`);
   });
   ignore.addEventListener("click", () => busy(ignore, errors, async () => {
     await patch(address(cluster), { state: isNew ? "ignored" : "new" });

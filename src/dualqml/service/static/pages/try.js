@@ -7,7 +7,7 @@ import { statusLines } from "/static/health.js";
 import { galleryId, loadGallery, may, screen } from "/static/layout.js";
 import { cutFace, readVectors, setUpPicker } from "/static/photos.js";
 import { faceOf } from "/static/pictures.js";
-import { askWho, ensurePerson } from "/static/who.js";
+import { askWho, ensurePerson, nameStranger } from "/static/who.js";
 import { percent, reason, score, withMinus } from "/static/words.js";
 
 let gallery;
@@ -139,17 +139,23 @@ function buttons(probe, face, answer, said) {
   return [el("div", { class: "actions start" }, found), errors];
 }
 
+async function enrolSample(probe, person) {
+  const address = path(galleryId, "subjects", person.id, "samples");
+  const request = probe.file
+    ? upload(address, [["files", probe.file, probe.file.name]], { once: true })
+    : post(address, { vectors: [probe.vector] }, { once: true });
+  const { outcomes: [outcome] } = await request.catch((error) => error.problem?.outcomes ? error.problem : Promise.reject(error));
+  if (outcome.status !== "enrolled") throw new Error(reason(outcome));
+}
+
 async function enrolAs(probe, face, answer, said) {
   const guess = face.decision === "match" ? face.subject : null;
-  await askWho({ title: "Enrol this face", text: "It becomes a sample of the person.", yes: "Enrol", subject: guess }, async (choice) => {
-    const one = await probeOf(probe, face, answer);
-    const person = await ensurePerson(choice);
-    const address = path(galleryId, "subjects", person.id, "samples");
-    const result = one.file
-      ? await upload(address, [["files", one.file, one.file.name]], { once: true })
-      : await post(address, { vectors: [one.vector] }, { once: true });
-    const [outcome] = result.outcomes;
-    if (outcome.status !== "enrolled") throw new Error(reason(outcome));
+  const kept = face.stranger_id;
+  const text = kept ? "It becomes a sample of the person, with the other kept faces of this stranger." : "It becomes a sample of the person.";
+  await askWho({ title: "Enrol this face", text, yes: "Enrol", subject: guess }, async (choice) => {
+    const person = kept ? await nameStranger(kept, choice) : await ensurePerson(choice);
+    if (!kept) await enrolSample(await probeOf(probe, face, answer), person);
+    face.stranger_id = null;
     put(said, message("good", el("p", {}, "Enrolled as ", personLink(person.id, person.name), ".")));
     say(`Enrolled as ${person.name}.`);
   });

@@ -1,0 +1,83 @@
+"""The processes of a service: all end with the first, and the folder is for one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dualqml.service.server import _warn
+from dualqml.service.settings import Settings
+from tests.service.process import PATIENCE, ServiceProcess
+from tests.service.test_erasure import enrol_others, new_gallery
+
+
+def test_the_service_stops_cleanly_and_leaves_no_process(tmp_path):
+    service = ServiceProcess(tmp_path, "--workers", "2")
+    service.start()
+    with service.client() as client:
+        gallery = new_gallery(client)
+        enrol_others(client, gallery)
+    service.kill()
+    # All other processes notice it: a new service gets the folder.
+    service.start()
+    with service.client() as client:
+        assert client.get(gallery).json()["n_subjects"] == 8
+    assert service.stop() == 0
+    # Python's own helper of several processes ends a moment after the last of them.
+    end = time.monotonic() + PATIENCE
+    while _living(service) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not _living(service)
+
+
+def _living(service):
+    """Command lines of processes that use the folder of a service."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if str(service.data).encode() in path.read_bytes():
+                found.append(path.with_name("cmdline").read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+def test_a_process_whose_parent_has_ended_before_it_looks_ends_too():
+    code = "import time; from dualqml.service.server import end_with; end_with({}); "
+    code += "time.sleep(600)"
+    orphan = subprocess.run([sys.executable, "-c", code.format(2**22 + 1)], check=False)
+    assert orphan.returncode == -signal.SIGKILL
+    child = subprocess.Popen([sys.executable, "-c", code.format(os.getpid())])
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(3.0)
+    child.kill()
+    child.wait()
+
+
+def test_two_services_cannot_have_one_folder(tmp_path):
+    with ServiceProcess(tmp_path) as service:
+        second = subprocess.run(
+            [sys.executable, "-m", "dualqml", "serve", "--data", service.data],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert second.returncode == 2
+        assert "Another service uses" in second.stderr
+        assert "--data" in second.stderr
+        with service.client() as client:
+            assert client.get("/readyz").status_code == 200
+
+
+def test_a_wide_service_without_tls_is_warned_of():
+    said = []
+    _warn(Settings("unused", host="0.0.0.0"), said.append)
+    assert "without TLS" in said[0]
+    said.clear()
+    _warn(Settings("unused", host="127.0.0.1"), said.append)
+    _warn(Settings("unused", host="0.0.0.0", tls_cert="cert.pem"), said.append)
+    assert said == []
