@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dualqml.service.server import _warn
+from dualqml.exceptions import FileError
+from dualqml.service import server
 from dualqml.service.settings import Settings
 from tests.service.process import PATIENCE, ServiceProcess
 from tests.service.test_erasure import enrol_others, new_gallery
@@ -58,26 +59,26 @@ def test_a_process_whose_parent_has_ended_before_it_looks_ends_too():
     child.wait()
 
 
-def test_two_services_cannot_have_one_folder(tmp_path):
-    with ServiceProcess(tmp_path) as service:
-        second = subprocess.run(
-            [sys.executable, "-m", "dualqml", "serve", "--data", service.data],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert second.returncode == 2
-        assert "Another service uses" in second.stderr
-        assert "--data" in second.stderr
-        with service.client() as client:
-            assert client.get("/readyz").status_code == 200
+def test_two_services_cannot_have_one_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "_PATIENCE", 0.0)
+    settings = Settings(str(tmp_path / "data"))
+    umask = os.umask(0o022)
+    try:
+        with server._own_folder(settings):
+            assert (tmp_path / "data").stat().st_mode & 0o077 == 0
+            with pytest.raises(FileError, match="--data"), server._own_folder(settings):
+                pass
+        with server._own_folder(settings):
+            pass
+    finally:
+        os.umask(umask)
 
 
 def test_a_wide_service_without_tls_is_warned_of():
     said = []
-    _warn(Settings("unused", host="0.0.0.0"), said.append)
+    server._warn(Settings("unused", host="0.0.0.0"), said.append)
     assert "without TLS" in said[0]
     said.clear()
-    _warn(Settings("unused", host="127.0.0.1"), said.append)
-    _warn(Settings("unused", host="0.0.0.0", tls_cert="cert.pem"), said.append)
+    server._warn(Settings("unused", host="127.0.0.1"), said.append)
+    server._warn(Settings("unused", host="0.0.0.0", tls_cert="cert.pem"), said.append)
     assert said == []

@@ -3,6 +3,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -26,8 +27,9 @@ from dualqml.service.tables import erasures, models
 
 #: Requests a second with wrong keys from one address, and how many at once.
 _WRONG_KEYS, _WRONG_AT_ONCE = 5.0, 30.0
-#: Seconds between two looks whether a model or an erasure is ready.
-_PAUSE = 0.01
+#: Seconds between two looks whether a model or an erasure is ready, and the same for a
+#: database that cannot tell whether it has changed.
+_PAUSE, _PAUSE_WITHOUT = 0.01, 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +102,12 @@ class Context:
             That takes too long.
         """
         query = select(models.c.revision).where(models.c.gallery_id == gallery_id)
-        for _ in self._patience():
+        async for _ in self._changes():
             with self.database.read() as connection:
                 found = connection.execute(query).scalar()
             if found is not None and found >= revision:
                 self.cache.refresh()
                 return
-            await asyncio.sleep(_PAUSE)
         raise Problem("not-ready", "The model is not ready yet: try again later.")
 
     async def wait_for_erasure(self, erasure_id: str) -> dict[str, Any]:
@@ -125,24 +126,27 @@ class Context:
         query = select(erasures.c.state, erasures.c.record).where(
             erasures.c.id == erasure_id
         )
-        for _ in self._patience():
+        async for _ in self._changes():
             with self.database.read() as connection:
                 row = connection.execute(query).one()
             if row.state == "done":
                 self.models.drop_old(self.database)
                 return dict(row.record)
-            await asyncio.sleep(_PAUSE)
         raise Problem(
             "not-ready",
             "The erasure has begun and will be completed. Ask for its receipt later.",
             erasure_id=erasure_id,
         )
 
-    def _patience(self) -> Any:
-        """Count until the longest time of waiting is over."""
-        end = time.monotonic() + self.settings.max_waiting_seconds
+    async def _changes(self) -> AsyncIterator[None]:
+        """Each time that the database may have changed, until patience is over."""
+        end, seen = time.monotonic() + self.settings.max_waiting_seconds, None
         while time.monotonic() < end:
-            yield None
+            version = self.database.version()
+            if version is None or version != seen:
+                seen = version
+                yield
+            await asyncio.sleep(_PAUSE_WITHOUT if version is None else _PAUSE)
 
 
 def context_of(request: Request) -> Context:

@@ -51,6 +51,8 @@ TARGETS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 
 _N_BARS = 40
 #: Fewest people whose threshold can be measured by leaving them out.
 _FEWEST = 4
+#: How much the process gives way to those that answer requests.
+_NICE = 10
 #: Seconds after which a build that has failed is tried again.
 _RETRY = 5.0
 
@@ -351,6 +353,9 @@ def main() -> None:
     """Work until the standard input ends, as it does when the server is killed."""
     settings = Settings.from_environment()
     set_up_logs(quiet="--quiet" in sys.argv)
+    if hasattr(os, "nice"):
+        # Answers come first where both want a processor.
+        os.nice(_NICE)
     # Calibrations warn if people are few. How sure a rate is, is part of every answer.
     warnings.simplefilter("ignore", UserWarning)
     database = Database(settings.database())

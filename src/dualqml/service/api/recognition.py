@@ -134,7 +134,7 @@ async def verify(access: ToIdentify, request: Request, wait: Wait = None) -> Any
     def work() -> dict[str, Any]:
         with access.context.database.read() as connection:
             subject = subject_row(connection, access.gallery_id, subject_id)
-        row = upload.vector or main_row(access, gallery, upload)
+        row = upload.vector or main_face(access, gallery, upload)[0]
         model, (found,) = decide_claims(access, gallery, subject_id, [row])
         return {
             "decision": found.decision,
@@ -227,11 +227,20 @@ def read_probe(
     return Probe([one.row for one in image.faces], image)
 
 
-def main_row(access: Access, gallery: Row, upload: Upload) -> bytes:
-    """The vector of the only face, or the pixels of a crop."""
+def main_face(
+    access: Access, gallery: Row, upload: Upload
+) -> tuple[bytes, bytes | None]:
+    """The vector of the only face, or the pixels of a crop, and a picture of the face.
+
+    There is a picture if the gallery keeps photographs.
+    """
     assert upload.content is not None
-    image = access.context.decoders.decode(upload.content, gallery)
-    return image.sample(upload.name).row
+    image = access.context.decoders.decode(
+        upload.content, gallery, keep=gallery["keep_photographs"]
+    )
+    row = image.sample(upload.name).row
+    thumbnail = next((one.thumbnail for one in image.faces if one.row == row), b"")
+    return row, thumbnail or None
 
 
 def usable(model: LoadedModel) -> "DecisionModel | Recognizer":

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select, update
 from starlette.concurrency import run_in_threadpool
 
 from dualqml.service.api.common import PROBLEMS, After, Limit, page
-from dualqml.service.api.recognition import main_row
+from dualqml.service.api.recognition import main_face
 from dualqml.service.api.subjects import picture, subject_answers
 from dualqml.service.audit import record
 from dualqml.service.context import ToEnroll, ToIdentify
@@ -80,7 +80,9 @@ async def not_this_person(access: ToIdentify, request: Request) -> Any:
         raise Problem("conflict", "This gallery does not keep strangers.")
 
     def work() -> str:
-        row = upload.vector or main_row(access, gallery, upload)
+        row, image = upload.vector, None
+        if row is None:
+            row, image = main_face(access, gallery, upload)
         model = access.context.model(access.gallery_id, whole=True)
         limit = same_person_cosine(model.recognizer, gallery)
         database = access.context.database
@@ -89,7 +91,9 @@ async def not_this_person(access: ToIdentify, request: Request) -> Any:
             if wrong is not None:
                 subject_row(connection, access.gallery_id, wrong)
             check_width(connection, locked, [row])
-            kept = remember(connection, locked, row, limit=limit, not_subject=wrong)
+            kept = remember(
+                connection, locked, row, limit=limit, image=image, not_subject=wrong
+            )
             record(
                 database,
                 connection,

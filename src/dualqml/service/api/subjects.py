@@ -31,6 +31,7 @@ from dualqml.service.people import (
     add_samples,
     change_subject,
     check_match,
+    counts,
     create_subject,
     etag,
     gallery_row,
@@ -174,12 +175,17 @@ async def erase_subject(
 
     def delete() -> str:
         database = access.context.database
-        model = access.context.model(access.gallery_id, whole=True)
+        recognizer = None
+        with database.read() as connection:
+            if counts(connection, access.gallery_id)["n_strangers"]:
+                recognizer = access.context.model(
+                    access.gallery_id, whole=True
+                ).recognizer
         with database.write() as connection:
             row = subject_row(connection, access.gallery_id, subject_id)
             check_match(if_match, row["version"])
             gallery = gallery_row(connection, access.gallery_id, lock=True)
-            alike = taken_for(connection, gallery, model.recognizer, subject_id)
+            alike = taken_for(connection, gallery, recognizer, subject_id)
             return erasure.erase_subject(
                 database,
                 connection,

@@ -28,16 +28,15 @@ export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")}${NBSP}${number === 1 ? one : many}`;
 }
 
-export function when(text) {
-  if (!text) return "never";
-  return new Date(text).toLocaleString("en-GB", {
-    day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit",
-  });
-}
-
+/** A day, which is not broken into lines. */
 export function day(text) {
   if (!text) return "never";
-  return new Date(text).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" });
+  return new Date(text).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric" }).replaceAll(" ", NBSP);
+}
+
+export function when(text) {
+  if (!text) return "never";
+  return `${day(text)}, ${new Date(text).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })}`;
 }
 
 export function shortHash(text) {

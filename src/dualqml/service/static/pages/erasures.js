@@ -28,7 +28,7 @@ function plain(value) {
 }
 
 const details = (entry) => {
-  const parts = Object.entries(entry.details ?? {}).map(([name, value]) => `${name}: ${plain(value)}`);
+  const parts = Object.entries(entry.details ?? {}).filter(([, value]) => value !== 0).map(([name, value]) => `${name}: ${plain(value)}`);
   if (!entry.target_id && !parts.length) return "–";
   return [entry.target_id ? el("code", {}, shortHash(entry.target_id)) : "", parts.length ? ` ${parts.join(", ")}` : ""];
 };
