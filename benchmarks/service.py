@@ -7,7 +7,7 @@ All parts print a table:
 - ``start``: from ``dualqml serve`` in an empty folder to the first answer about the
   demo;
 - ``load``: eight clients for a minute, with the times of the same search by the
-  library, alone and in a process beside the same load;
+  library: alone, by eight threads, and in a process beside the same load;
 - ``crops``: the same load with people whose samples are pictures;
 - ``kills``: the service is killed at random moments of that load, and started again;
 - ``uploads``: malformed uploads, and what another client notices of them.
@@ -18,6 +18,7 @@ the names of parts.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -43,7 +44,7 @@ LIMITS = ("--requests-per-second", "1000000", "--quiet")
 
 #: Search with a saved model all the time; times in milliseconds as JSON at the end.
 LIBRARY = """
-import base64, io, json, sys, time
+import base64, io, json, sys, threading, time
 import numpy as np
 from PIL import Image
 from dualqml.recognition import Recognizer
@@ -56,12 +57,19 @@ def probe_of(person):
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(sample["image"]))))
 probes = [probe_of(person) for person in range(50)]
 found, end = [], time.monotonic() + float(sys.argv[3])
-while time.monotonic() < end:
-    for probe in probes:
-        begin = time.perf_counter()
-        model.identify(probe)
-        found.append(time.perf_counter() - begin)
-        time.sleep(pause)
+def search():
+    while time.monotonic() < end:
+        for probe in probes:
+            begin = time.perf_counter()
+            model.identify(probe)
+            found.append(time.perf_counter() - begin)
+            if pause:
+                time.sleep(pause)
+threads = [threading.Thread(target=search) for _ in range(int(sys.argv[5]))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
 print(json.dumps(found))
 """
 
@@ -71,11 +79,17 @@ def milliseconds(seconds) -> list[str]:
     return [f"{1000 * np.percentile(seconds, q):.2f}" for q in (50, 99)]
 
 
-def library_process(path: Path, seconds: float, inputs: str) -> subprocess.Popen[str]:
+def library_process(
+    path: Path, seconds: float, inputs: str, n_threads: int = 1
+) -> subprocess.Popen[str]:
+    """Searches by the library: one now and then, or by several threads all the time."""
+    pause = 0.02 if n_threads == 1 else 0.0
+    words = [str(path), str(pause), str(seconds), inputs, str(n_threads)]
     return subprocess.Popen(
-        [sys.executable, "-c", LIBRARY, str(path), "0.02", str(seconds), inputs],
+        [sys.executable, "-c", LIBRARY, *words],
         stdout=subprocess.PIPE,
         text=True,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
     )
 
 
@@ -124,6 +138,8 @@ def load_part(options, inputs: str = "vectors") -> None:
             calm_library = json.loads(
                 library_process(model, 3.0, inputs).communicate()[0]
             )
+            crowd = library_process(model, 3.0, inputs, options.clients)
+            crowd_library = json.loads(crowd.communicate()[0])
             calm = []
             for person in range(200):
                 probe = person_samples(inputs, person % options.people, 4)[3]
@@ -150,6 +166,11 @@ def load_part(options, inputs: str = "vectors") -> None:
     rows = [
         ["identify, library, alone", *milliseconds(calm_library), ""],
         ["identify, service, one client", *milliseconds(calm), ""],
+        [
+            f"identify, library, {options.clients} threads",
+            *milliseconds(crowd_library),
+            "",
+        ],
         ["identify, library, beside the load", *milliseconds(busy_library), ""],
     ]
     rows += [
@@ -161,10 +182,13 @@ def load_part(options, inputs: str = "vectors") -> None:
     print(markdown_table(["what", "p50, ms", "p99, ms", "requests"], rows))
     ratio = np.median(times["identify"]) / np.median(busy_library)
     calm_ratio = np.median(calm) / np.median(calm_library)
+    crowd_ratio = np.median(times["identify"]) / np.median(crowd_library)
     print(
         f"\n{total / options.seconds:.0f} requests a second of {options.clients} "
-        f"clients; identify / library p50: {ratio:.1f} under load, {calm_ratio:.1f} "
-        f"alone; {len(faults)} faults {faults[:3]}"
+        f"clients; identify / library p50: {calm_ratio:.1f} for one client, "
+        f"{crowd_ratio:.1f} for {options.clients} clients and as many threads, "
+        f"{ratio:.1f} for {options.clients} clients and one thread; "
+        f"{len(faults)} faults {faults[:3]}"
     )
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -22,10 +23,11 @@ class ServiceProcess:
     Its output is in ``log``, which is not part of the folder.
     """
 
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, certificate=None):
         self.data = Path(folder, "data")
         self.log = Path(folder, "log.txt")
         self.options = options
+        self.certificate = certificate
         self.key = None
         self.process = None
 
@@ -33,7 +35,8 @@ class ServiceProcess:
         """Start it, and wait until it is ready; return the seconds."""
         begin = time.monotonic()
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        scheme = "http" if self.certificate is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self.port}"
         place = ["--data", str(self.data), "--port", str(self.port)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -52,7 +55,8 @@ class ServiceProcess:
         while time.monotonic() < end:
             assert self.process.poll() is None, self.log.read_text()
             try:
-                if httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200:
+                ready = httpx.get(f"{self.url}/readyz", timeout=5, verify=self._trust())
+                if ready.status_code == 200:
                     return
             except httpx.HTTPError:
                 pass
@@ -62,8 +66,17 @@ class ServiceProcess:
     def client(self, key=None, **options):
         headers = {"authorization": f"Bearer {key or self.key}"}
         return httpx.Client(
-            base_url=self.url, headers=headers, timeout=PATIENCE, **options
+            base_url=self.url,
+            headers=headers,
+            timeout=PATIENCE,
+            verify=self._trust(),
+            **options,
         )
+
+    def _trust(self):
+        if self.certificate is None:
+            return True
+        return ssl.create_default_context(cafile=self.certificate)
 
     def kill(self):
         """Kill the first process, as the system does when memory is short."""

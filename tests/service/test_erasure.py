@@ -223,3 +223,26 @@ def test_retention_erases_by_itself(service):
             receipts = client.get(f"{gallery}/erasures").json()["items"]
         assert receipts[0]["kind"] == "retention"
     assert found_in(service, traces(rows)) == []
+
+
+def test_an_export_that_is_being_sent_stops_when_somebody_is_erased(service):
+    rng = np.random.default_rng(8)
+    with service.client() as client, service.client() as slow:
+        gallery = new_gallery(client)
+        # More than the system keeps for a client that does not read. There is no model
+        # of one person, so nothing has to be fitted.
+        for _ in range(4):
+            rows = rng.integers(1, 10, size=(600, 4096)).tolist()
+            bulk = [{"subject": "Only One", "vector": row} for row in rows]
+            answer = client.post(f"{gallery}/samples", json={"samples": bulk})
+        sample = answer.json()["outcomes"][0]["sample_id"]
+        with slow.stream("GET", f"{gallery}/export") as export:
+            promised = int(export.headers["content-length"])
+            parts = export.iter_raw(1 << 16)
+            got = [next(parts)]
+            client.delete(f"{gallery}/samples/{sample}").raise_for_status()
+            with pytest.raises(httpx.RemoteProtocolError):
+                got.extend(parts)
+            assert sum(map(len, got)) < promised
+        # Without an erasure it arrives whole.
+        assert len(client.get(f"{gallery}/export").content) > 35_000_000

@@ -1,12 +1,14 @@
 """The processes of a service: all end with the first, and the folder is for one."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from dualqml.exceptions import FileError
@@ -82,3 +84,25 @@ def test_a_wide_service_without_tls_is_warned_of():
     server._warn(Settings("unused", host="127.0.0.1"), said.append)
     server._warn(Settings("unused", host="0.0.0.0", tls_cert="cert.pem"), said.append)
     assert said == []
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
+def test_the_service_speaks_tls(tmp_path):
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        ["openssl", *words.split(), *names, "-keyout", key, "-out", cert],
+        check=True,
+        capture_output=True,
+    )
+    options = ("--tls-cert", str(cert), "--tls-key", str(key))
+    with ServiceProcess(tmp_path, *options, certificate=str(cert)) as service:
+        assert service.url.startswith("https://")
+        with service.client() as client:
+            signed_in = client.post("/v1/session", json={"key": service.key})
+            assert signed_in.status_code == 201
+            assert "Secure" in signed_in.headers["set-cookie"]
+            assert "max-age" in signed_in.headers["strict-transport-security"]
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(service.url.replace("https", "http"))

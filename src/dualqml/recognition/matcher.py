@@ -25,7 +25,6 @@ from dualqml._linalg import class_means, unit_rows
 from dualqml._typing import Array, Index
 from dualqml.exceptions import DualQMLError, RecognitionError
 from dualqml.extractors import Background, DualQMLW
-from dualqml.extractors.methods import make_method
 from dualqml.extractors.open_set_search import (
     USUAL_SPREAD,
     CosineScale,
@@ -198,6 +197,9 @@ class Matcher:
             There is no such method, or it has no such parameter.
         """
         if self.method != _DUAL_QML_W:
+            # All other methods take long to import, and are seldom used.
+            from dualqml.extractors.methods import make_method
+
             return make_method(
                 self.method, image_shape=self.image_shape, **self.parameters
             )

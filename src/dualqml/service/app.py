@@ -41,6 +41,8 @@ from dualqml.service.tables import models
 
 #: Seconds between two looks for models that were replaced.
 _PAUSE = 0.5
+#: Seconds after the start at which libraries are imported that few requests need.
+_WARM_UP_DELAY = 6.0
 #: Codes for errors of the framework.
 _BY_STATUS = {
     400: "bad-request",
@@ -82,9 +84,13 @@ def create_app(settings: Settings, *, own_worker: bool = False) -> FastAPI:
             context.database.migrate()
             worker = Worker(context.database, settings)
             worker.start()
-        threading.Thread(target=_warm_up, args=(context,), daemon=True).start()
+        warming = threading.Timer(_WARM_UP_DELAY, _warm_up)
+        warming.daemon = True
+        warming.start()
+        threading.Thread(target=context.decoders.warm_up, daemon=True).start()
         looking = asyncio.create_task(_look_for_models(context))
         yield
+        warming.cancel()
         looking.cancel()
         with suppress(asyncio.CancelledError):
             await looking
@@ -126,10 +132,8 @@ def create_app(settings: Settings, *, own_worker: bool = False) -> FastAPI:
     return app
 
 
-def _warm_up(context: Context) -> None:
-    """Do what the first request with an image would wait for."""
-    context.decoders.warm_up()
-    # Crops and explanations need the whole recogniser.
+def _warm_up() -> None:
+    """Import what crops and explanations need, before somebody waits for it."""
     importlib.import_module("dualqml.recognition.recognizer")
 
 

@@ -23,7 +23,7 @@ from dualqml.service.people import (
 
 NAME = "Demo: ORL faces"
 #: People who are enrolled, images of each, and images of each that can be tried.
-_N_PEOPLE, _N_ENROLLED, _N_PROBES = 30, 5, 2
+_N_PEOPLE, _N_ENROLLED, _N_PROBES = 30, 4, 2
 _ALL_PEOPLE = 40
 
 

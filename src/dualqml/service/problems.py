@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Errors as answers: problem+json (RFC 9457) with codes that do not change."""
 
-from typing import Any
-
-from fastapi.responses import JSONResponse
+from typing import TYPE_CHECKING, Any
 
 from dualqml._text import printable
 from dualqml.exceptions import (
@@ -17,6 +15,9 @@ from dualqml.exceptions import (
     RecognitionError,
     SeveralFacesError,
 )
+
+if TYPE_CHECKING:
+    from fastapi.responses import JSONResponse
 
 #: Every code: its status and its title.
 CODES: dict[str, tuple[int, str]] = {
@@ -103,7 +104,7 @@ class Problem(DualQMLError, ValueError):
             **self.members,
         }
 
-    def answer(self) -> JSONResponse:
+    def answer(self) -> "JSONResponse":
         """The answer.
 
         Returns
@@ -111,6 +112,9 @@ class Problem(DualQMLError, ValueError):
         JSONResponse
             problem+json.
         """
+        # The process that builds models has problems, and no answers.
+        from fastapi.responses import JSONResponse
+
         return JSONResponse(
             self.body(),
             status_code=self.status,

@@ -4,6 +4,9 @@
 A service is one command with several processes: those that answer requests, one that
 builds models, and those that decode images. All end with the first. When it is killed,
 the others notice it and end too.
+
+Libraries take seconds to import. So the process that builds models is started first,
+and imports its own while this one imports the others.
 """
 
 import os
@@ -17,18 +20,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-import uvicorn
-from sqlalchemy import select
+from typing import TYPE_CHECKING
 
 from dualqml._files import lock
 from dualqml.exceptions import FileError
-from dualqml.service.audit import record
-from dualqml.service.database import Database
-from dualqml.service.logs import set_up_logs
-from dualqml.service.security import new_key
 from dualqml.service.settings import METRICS, Settings
-from dualqml.service.tables import keys
+
+if TYPE_CHECKING:
+    from dualqml.service.database import Database
 
 #: Seconds in which requests are finished when the service stops, and for which a
 #: start waits for an earlier service that is ending.
@@ -67,26 +66,39 @@ def serve(
         The database cannot be used.
     """
     with _own_folder(settings):
-        set_up_logs(quiet=quiet)
-        database = Database(settings.database())
-        database.migrate()
-        _first_key(database, settings, say, another_key=another_key)
-        database.close()
-        _warn(settings, say)
         metrics = Path(settings.data, "metrics")
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir(mode=0o700)
         os.environ[METRICS] = str(metrics)
         settings.to_environment()
         os.environ[_FIRST] = str(os.getpid())
-        with _worker_process(quiet=quiet):
+        with _worker_process(quiet=quiet) as begin:
+            _prepare(settings, say, quiet=quiet, another_key=another_key)
+            begin()
             scheme = "https" if settings.uses_tls else "http"
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             say(f"The page and the API are at {scheme}://{host}:{settings.port}/")
             _answer_requests(settings)
 
 
+def _prepare(
+    settings: Settings, say: Callable[[str], None], *, quiet: bool, another_key: bool
+) -> None:
+    """Bring the database up to date, and make the first key."""
+    from dualqml.service.database import Database
+    from dualqml.service.logs import set_up_logs
+
+    set_up_logs(quiet=quiet)
+    database = Database(settings.database())
+    database.migrate()
+    _first_key(database, say, another_key=another_key)
+    database.close()
+    _warn(settings, say)
+
+
 def _answer_requests(settings: Settings) -> None:
+    import uvicorn
+
     uvicorn.run(
         "dualqml.service.server:request_process",
         factory=True,
@@ -116,6 +128,7 @@ def request_process() -> object:
         The application.
     """
     from dualqml.service.app import from_environment
+    from dualqml.service.logs import set_up_logs
 
     set_up_logs(quiet=bool(os.environ.get("DUALQML_SERVICE_QUIET")))
     settings = Settings.from_environment()
@@ -172,10 +185,12 @@ def _own_folder(settings: Settings) -> Iterator[None]:
 
 
 @contextmanager
-def _worker_process(*, quiet: bool) -> Iterator[None]:
-    """The process that builds models, started again if it dies."""
-    stopping = threading.Event()
-    process: subprocess.Popen[bytes] | None = None
+def _worker_process(*, quiet: bool) -> Iterator[Callable[[], None]]:
+    """The process that builds models, started again if it dies.
+
+    It waits until the function is called that this context gives.
+    """
+    stopping, begun = threading.Event(), threading.Event()
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -187,17 +202,31 @@ def _worker_process(*, quiet: bool) -> Iterator[None]:
             start_new_session=True,
         )
 
+    process = start()
+
+    def tell() -> None:
+        assert process.stdin is not None
+        # If it has just died, the next one is told.
+        with suppress(OSError):
+            process.stdin.write(b"begin\n")
+            process.stdin.flush()
+
+    def begin() -> None:
+        begun.set()
+        tell()
+
     def watch() -> None:
         nonlocal process
         while not stopping.wait(_PAUSE):
-            if process is not None and process.poll() is not None:
+            if process.poll() is not None:
                 process = start()
+                if begun.is_set():
+                    tell()
 
-    process = start()
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield
+        yield begin
     finally:
         stopping.set()
         watcher.join()
@@ -212,12 +241,14 @@ def _worker_process(*, quiet: bool) -> Iterator[None]:
 
 
 def _first_key(
-    database: Database,
-    settings: Settings,
-    say: Callable[[str], None],
-    *,
-    another_key: bool,
+    database: "Database", say: Callable[[str], None], *, another_key: bool
 ) -> None:
+    from sqlalchemy import select
+
+    from dualqml.service.audit import record
+    from dualqml.service.security import new_key
+    from dualqml.service.tables import keys
+
     with database.write() as connection:
         known = connection.execute(select(keys.c.id).limit(1)).first()
         if known is not None and not another_key:
