@@ -52,11 +52,14 @@ class ServiceProcess:
         return time.monotonic() - begin
 
     def _wait(self, end):
+        with self.client(key="none") as client:
+            self._ask(client, end)
+
+    def _ask(self, client, end):
         while time.monotonic() < end:
             assert self.process.poll() is None, self.log.read_text()
             try:
-                ready = httpx.get(f"{self.url}/readyz", timeout=5, verify=self._trust())
-                if ready.status_code == 200:
+                if client.get("/readyz").status_code == 200:
                     return
             except httpx.HTTPError:
                 pass

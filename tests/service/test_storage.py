@@ -12,6 +12,7 @@ from sqlalchemy.exc import DatabaseError as DriverError
 
 from dualqml.recognition import Recognizer
 from dualqml.service import audit, erasure, people, strangers
+from dualqml.service import builder as builder_module
 from dualqml.service.builder import Builder, rebuilt
 from dualqml.service.database import (
     Database,
@@ -266,6 +267,31 @@ def test_readers_never_see_an_old_model_after_publication(
     builder.build(gallery_id)
     readers.refresh()
     assert ids[0] not in cache.get(readers, gallery_id).subjects
+    assert len(list((settings.models / gallery_id).iterdir())) == 1
+
+
+def test_a_slow_builder_does_not_bring_an_old_model_back(
+    database, builder, gallery, settings, monkeypatch
+):
+    gallery_id, ids = gallery
+    plain = builder_module._sha256
+
+    def meanwhile(path):
+        # Between the fit and its publication somebody is erased.
+        monkeypatch.setattr(builder_module, "_sha256", plain)
+        found = plain(path)
+        with database.write() as connection:
+            erasure.erase_subject(
+                database, connection, gallery_id, ids[0], actor="test"
+            )
+        Builder(database, settings.models).build(gallery_id)
+        return found
+
+    monkeypatch.setattr(builder_module, "_sha256", meanwhile)
+    assert builder.build(gallery_id) is None
+    assert galleries_due(database) == []
+    model = ModelCache(settings.models).get(ReadCache(database), gallery_id)
+    assert ids[0] not in model.subjects
     assert len(list((settings.models / gallery_id).iterdir())) == 1
 
 

@@ -41,8 +41,9 @@ from dualqml.service.tables import models
 
 #: Seconds between two looks for models that were replaced.
 _PAUSE = 0.5
-#: Seconds after the start at which libraries are imported that few requests need.
-_WARM_UP_DELAY = 6.0
+#: Seconds after the start at which the first image is prepared for. Until then models
+#: may have to be built.
+_WARM_UP_DELAY = 4.0
 #: Codes for errors of the framework.
 _BY_STATUS = {
     400: "bad-request",
@@ -84,10 +85,9 @@ def create_app(settings: Settings, *, own_worker: bool = False) -> FastAPI:
             context.database.migrate()
             worker = Worker(context.database, settings)
             worker.start()
-        warming = threading.Timer(_WARM_UP_DELAY, _warm_up)
+        warming = threading.Timer(_WARM_UP_DELAY, _warm_up, [context])
         warming.daemon = True
         warming.start()
-        threading.Thread(target=context.decoders.warm_up, daemon=True).start()
         looking = asyncio.create_task(_look_for_models(context))
         yield
         warming.cancel()
@@ -132,8 +132,10 @@ def create_app(settings: Settings, *, own_worker: bool = False) -> FastAPI:
     return app
 
 
-def _warm_up() -> None:
-    """Import what crops and explanations need, before somebody waits for it."""
+def _warm_up(context: Context) -> None:
+    """Do what the first request with an image would wait for."""
+    context.decoders.warm_up()
+    # Crops and explanations need the whole recogniser.
     importlib.import_module("dualqml.recognition.recognizer")
 
 

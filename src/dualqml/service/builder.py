@@ -88,7 +88,8 @@ class Builder:
         Returns
         -------
         int or None
-            The revision of the model; None if the gallery is gone.
+            The revision of the model; None if the gallery is gone, or has a newer
+            model.
         """
         with self._database.read() as connection:
             gallery = _gallery(connection, gallery_id)
@@ -118,7 +119,10 @@ class Builder:
             if _gallery(connection, gallery_id, lock=True) is None:
                 self._forget(gallery_id)
                 return None
-            _publish(connection, gallery_id, values)
+            if not _publish(connection, gallery_id, values):
+                # A process that was thought dead must not bring an old model back.
+                path.unlink(missing_ok=True)
+                return None
             if new_record is not None:
                 keep_calibration(connection, gallery_id, new_record)
         self._remove_others(gallery_id, revision if reason is None else None)
@@ -246,12 +250,20 @@ def rebuilt(connection: Connection, gallery_id: str) -> Recognizer:
     return recognizer
 
 
-def _publish(connection: Connection, gallery_id: str, values: dict[str, Any]) -> None:
-    done = connection.execute(
+def _publish(connection: Connection, gallery_id: str, values: dict[str, Any]) -> bool:
+    """Make a model the one that answers; False if a newer one does."""
+    known = connection.execute(
+        select(models.c.revision).where(models.c.gallery_id == gallery_id)
+    ).scalar()
+    if known is None:
+        connection.execute(insert(models).values(gallery_id=gallery_id, **values))
+        return True
+    if known > values["revision"]:
+        return False
+    connection.execute(
         update(models).where(models.c.gallery_id == gallery_id).values(**values)
     )
-    if done.rowcount == 0:
-        connection.execute(insert(models).values(gallery_id=gallery_id, **values))
+    return True
 
 
 def _gallery(

@@ -204,16 +204,16 @@ def _worker_process(*, quiet: bool) -> Iterator[Callable[[], None]]:
 
     process = start()
 
-    def tell() -> None:
+    def tell(word: bytes) -> None:
         assert process.stdin is not None
         # If it has just died, the next one is told.
         with suppress(OSError):
-            process.stdin.write(b"begin\n")
+            process.stdin.write(word)
             process.stdin.flush()
 
     def begin() -> None:
         begun.set()
-        tell()
+        tell(b"begin")
 
     def watch() -> None:
         nonlocal process
@@ -221,7 +221,7 @@ def _worker_process(*, quiet: bool) -> Iterator[Callable[[], None]]:
             if process.poll() is not None:
                 process = start()
                 if begun.is_set():
-                    tell()
+                    tell(b"begin")
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -230,9 +230,7 @@ def _worker_process(*, quiet: bool) -> Iterator[Callable[[], None]]:
     finally:
         stopping.set()
         watcher.join()
-        assert process.stdin is not None
-        with suppress(OSError):
-            process.stdin.close()
+        tell(b"stop")
         try:
             process.wait(_STOP)
         except subprocess.TimeoutExpired:

@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,8 @@ class Worker:
             )
             return
         self._failed.pop(gallery_id, None)
+        # Thresholds are measured again when nothing is built for a while.
+        self._next_quiet = time.monotonic() + self._settings.quiet_seconds
         seconds = time.perf_counter() - begin
         BUILDS.inc()
         BUILD_SECONDS.observe(seconds)
@@ -350,7 +353,7 @@ def _curve(recognizer: Recognizer) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Work until the standard input ends, as it does when the server is killed."""
+    """Work until the server says stop, or is killed."""
     settings = Settings.from_environment()
     set_up_logs(quiet="--quiet" in sys.argv)
     if hasattr(os, "nice"):
@@ -358,19 +361,27 @@ def main() -> None:
         os.nice(_NICE)
     # Calibrations warn if people are few. How sure a rate is, is part of every answer.
     warnings.simplefilter("ignore", UserWarning)
-    # The first line says that the database is up to date.
-    if not os.read(0, 4096):
+    # The first word says that the database is up to date.
+    if _word() != b"begin":
         return
     database = Database(settings.database())
     worker = Worker(database, settings)
     worker.start()
-    try:
-        while os.read(0, 4096):
-            pass
-    except KeyboardInterrupt:
-        pass
+    with suppress(KeyboardInterrupt):
+        _word()
     worker.stop()
     database.close()
+
+
+def _word() -> bytes:
+    """What the server says; if it was killed, this process ends at once.
+
+    Whatever it is doing, the next service does it again.
+    """
+    said = os.read(0, 4096)
+    if not said:
+        os._exit(1)
+    return said
 
 
 if __name__ == "__main__":
