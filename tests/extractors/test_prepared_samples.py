@@ -206,3 +206,13 @@ def test_a_fit_without_probabilities_is_the_same_otherwise():
         np.testing.assert_array_equal(model.class_scores(new), expected)
         with pytest.raises(AttributeError, match="without probabilities"):
             model.predict_proba(new)
+
+
+@pytest.mark.parametrize("n_samples", [1, 3, 19, 40])
+def test_images_have_the_same_bits_in_any_company(n_samples):
+    # BLAS kernels for AVX-512 round the last columns of a product in another way.
+    X = np.random.default_rng(3).integers(0, 255, size=(41, 1024)).astype(np.float64)
+    model = DualQMLW(rule="max", descriptor="local", image_shape=(32, 32))
+    everybody, some = prepare_samples(model, X), prepare_samples(model, X[:n_samples])
+    np.testing.assert_array_equal(everybody.inputs[:n_samples], some.inputs)
+    np.testing.assert_array_equal(everybody.tangents[:, :n_samples], some.tangents)

@@ -336,8 +336,14 @@ def prepare_samples(model: "DualQMLW", X: ArrayLike) -> PreparedSamples:
     """
     model._validate_params()
     data = check_array(X, dtype=np.float64)
+    metric = model._metric(1.0, 1.0)
+    if metric.image_shape is None and metric.descriptor is None:
+        return metric._prepare(data, np.arange(len(data)))
+    # On some processors BLAS rounds the last columns of a product in another way than
+    # the first. So each image is prepared alone, to get the same bits in any company.
     # Any of these samples may be followed once they are joined with others.
-    return model._metric(1.0, 1.0)._prepare(data, np.arange(len(data)))
+    alone = [metric._prepare(row[None], np.arange(1)) for row in data]
+    return PreparedSamples.joined(alone)
 
 
 def needs_products(model: "DualQMLW", n_samples: int, n_inputs: int) -> bool:

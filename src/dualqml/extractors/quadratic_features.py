@@ -113,10 +113,14 @@ def energies_of_others(
     else:
         factors = np.einsum("ij,ij->j", *(2 * [X @ components.T]))
     everyone = np.bincount(class_of, factors, minlength=n_classes)
+    counts = np.bincount(codes, minlength=n_classes)
+    order = np.argsort(codes, kind="stable")
+    last, last_factor = np.cumsum(counts), np.cumsum(ranks)
     for c in range(n_classes):
-        rows = X[codes == c] @ components[class_of == c].T
+        members = order[last[c] - counts[c] : last[c]]
+        rows = X[members] @ components[last_factor[c] - ranks[c] : last_factor[c]].T
         own[c] = np.vdot(rows, rows)
-    n_others = n_samples - np.bincount(codes, minlength=n_classes)
+    n_others = n_samples - counts
     return np.maximum(everyone - own, 0.0) / np.maximum(n_others, 1)
 
 
