@@ -24,7 +24,7 @@ numpydoc_validation_exclude = {
     r"\.(FailureCounts|OwnMethod)$",
     r"\.(DescribedFace|FaceNetwork|FrontEnd|PhotographFaces)$",
     r"\.(EnrolledSample|Explanation|Finding|GalleryCheck|ScorePart)$",
-    r"\.(SampleScore|ThresholdCurve|Trials)$",
+    r"\.(SampleScore|Settings|ThresholdCurve|Trials)$",
     r"\.(GeneralisedRates|Identification|Interval|Method|OpenSetCurve)$",
     r"\.(OpenSetPoint|OperatingPoint|PaperResult|PaperTime|Progress|Protocol)$",
     r"\.(QMLSolution|Result|ScatterSpectrum|Setting|Split|Summary|Template)$",
