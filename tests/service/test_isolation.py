@@ -685,12 +685,13 @@ def test_revoked_and_expired_keys_are_refused(world):
     assert world.admin.delete(f"/v1/keys/{made['id']}").status_code == 204
     assert status(made["key"]) == 401
     assert session.get(side.place).status_code == 401
-    for delta, wanted in ((-60.0, 401), (0.3, 200)):
+    for delta, wanted in ((-60.0, 401), (5.0, 200)):
         moment = datetime.now(UTC) + timedelta(seconds=delta)
         short = side.new_key("admin", expires_at=moment.isoformat())["key"]
         assert status(short) == wanted
     session = sign_in(world, short)
-    time.sleep(0.4)
+    while datetime.now(UTC) <= moment:
+        time.sleep(0.05)
     assert status(short) == 401
     assert session.get(side.place).status_code == 401
 
