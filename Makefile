@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DEMO_READY := $(VENV)/.demo-ready
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-cpus lint bench docs test-oldest clean
+.PHONY: setup demo test test-cpus lint bench docs dist test-oldest clean
 
 setup: $(READY)
 
@@ -20,7 +20,7 @@ $(DEMO_READY): pyproject.toml | $(BIN)/python
 
 # This includes the demo.
 $(READY): pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable ".[sdp,demo,faces,service,dev]"
+	$(BIN)/python -m pip install --quiet --editable ".[sdp,demo,faces,service,dask,search,dev]"
 	touch $(DEMO_READY) $@
 
 demo: $(DEMO_READY)
@@ -31,7 +31,7 @@ demo: $(DEMO_READY)
 test: lint
 	sh scripts/install-system-packages.sh
 	$(BIN)/python scripts/test_cpus.py --quick
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=40
 
 # The numerical tests with OpenBLAS's kernels for other processors.
 test-cpus: $(READY)
@@ -48,7 +48,13 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)
-	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	OPENBLAS_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -b html docs \
+	    docs/_build/html
+	$(BIN)/python scripts/check_site.py docs/_build/html
+
+# The wheel and the source distribution in dist/, tried in a clean environment.
+dist: $(READY)
+	$(BIN)/python scripts/make_distribution.py
 
 # The core and the estimators on the oldest versions that pyproject.toml allows.
 test-oldest:
@@ -61,4 +67,5 @@ test-oldest:
 	    tests/extractors tests/test_linalg.py tests/test_saved_state.py
 
 clean:
-	rm -rf $(VENV) .venv-oldest demo-results docs/_build docs/api/generated
+	rm -rf $(VENV) .venv-oldest demo-results dist docs/_build docs/api/generated docs/auto_examples \
+	    docs/_static/front_page_*.svg

@@ -4,6 +4,7 @@
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -35,6 +36,13 @@ def peak_megabytes(action: Callable[[], object]) -> float:
         return tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()
+
+
+def peak_resident_megabytes() -> float:
+    """The most memory that this process has had in RAM, on Linux."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (peak,) = [line for line in lines if line.startswith("VmHWM")]
+    return int(peak.split()[1]) / 1e3
 
 
 def markdown_table(header: list[str], rows: list[list[str]]) -> str:

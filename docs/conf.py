@@ -1,4 +1,17 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+
 import dualqml
+
+# For the order of the gallery.
+sys.path.insert(0, str(Path(__file__).parent))
+mpl.use("Agg")
+# Examples run in this process, one after the other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 project = "dualqml"
 author = "The dualqml developers"
@@ -11,7 +24,21 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas need no network
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
 ]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    # All other files are scripts: tools, and figures that take minutes.
+    "filename_pattern": r"[\\/]plot_",
+    "ignore_pattern": r"(^|[\\/])(?!plot_)[^\\/]*\.py$",
+    "within_subsection_order": "gallery_order.in_order",
+    "abort_on_example_error": True,
+    "image_srcset": ["2x"],
+    "write_computation_times": False,
+}
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 autosummary_generate = True
@@ -30,6 +57,7 @@ numpydoc_validation_exclude = {
     r"\.(QMLSolution|Result|ScatterSpectrum|Setting|Split|Summary|Template)$",
     r"\.(ClassProbabilities|LeftOutScores|LogRatio|CosineScale)$",
     r"\.(OpenSetChoice|OpenSetGrid|OpenSetParameters|Unit|Verification)$",
+    r"\.(Recall|RefitDue|ShardedModel|SharedSpectrum)$",
     # Made by scikit-learn.
     r"_request$",
 }
@@ -39,5 +67,23 @@ nitpicky = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "dualqml"
-html_theme_options = {"navbar_end": ["theme-switcher"], "show_prev_next": False}
-# Formulas are typeset by the browser; without a network they show as TeX.
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_sidebars = {"**": ["site-nav.html"]}
+html_theme_options = {
+    "navbar_center": [],
+    "navbar_end": ["theme-switcher"],
+    "show_prev_next": False,
+}
+
+
+def draw_front_page(app):
+    """Draw the figure of the front page: faces are not part of the repository."""
+    folder = Path(__file__).parent
+    if not (folder / "_static" / "front_page_dark.svg").exists():
+        script = folder.parent / "examples" / "front_page.py"
+        subprocess.run([sys.executable, script, folder / "_static"], check=True)
+
+
+def setup(app):
+    app.connect("builder-inited", draw_front_page)

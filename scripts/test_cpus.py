@@ -29,6 +29,7 @@ QUICK = [
     "tests/core/test_exact_judge.py::test_a_class_in_dropped_directions_is_solved",
     "tests/core/test_newton.py",
     "tests/core/test_certificate.py",
+    "tests/core/test_solve_part.py::test_any_division_of_the_classes_is_the_local_solution",
     "tests/extractors/test_dual_qml.py",
     "tests/extractors/test_leave_one_out.py",
     "--deselect",

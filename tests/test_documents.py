@@ -67,6 +67,17 @@ def test_readme_example_prints_what_the_readme_says():
     assert float(gap) <= 1e-6
 
 
+def test_examples_of_the_front_page():
+    pytest.importorskip("PIL")
+    error, status, *answers = output_of(examples("docs/index.md")).splitlines()
+    # Three images of 320, for other versions of the libraries.
+    shown = re.findall(r"^    ([\d.]+) % errors$", text_of("docs/index.md"), re.M)
+    assert errors_in(error)[""] == pytest.approx(float(shown[0]), abs=1.0)
+    for line in (status, *answers):
+        assert f"\n    {line}\n" in text_of("docs/index.md")
+    assert answers == ["person 3", "unknown"]
+
+
 def test_examples_of_the_quick_start():
     pytest.importorskip("PIL")
     error, lam, gap, shape = output_of(examples("docs/quickstart.md")).splitlines()
@@ -151,10 +162,20 @@ def test_examples_of_recognition():
     ]
 
 
+def test_examples_of_scale():
+    first, *lines = output_of(examples("docs/scale.md")).splitlines()
+    # The gap is rounding, and differs between processors.
+    shown, _, _ = first.rpartition(";")
+    assert f"    {shown};" in text_of("docs/scale.md")
+    assert lines == ["[0 1 2 3 4]", "(5, 3)", "True", "[0 1 2 3 4]", "1.0"]
+
+
 def test_every_page_is_reached_from_the_first():
     reached, left = set(), ["index"]
     while left:
         page = left.pop()
+        if page == "auto_examples/index":  # made by sphinx-gallery
+            continue
         assert page in PAGES, f"a toctree names {page}, which does not exist"
         reached.add(page)
         text = (DOCS / f"{page}.md").read_text(encoding="utf-8")

@@ -1,9 +1,15 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dualqml._linalg import within_contrasts, within_deviations
+from dualqml._linalg import (
+    nearly_exact_gram,
+    within_contrasts,
+    within_deviations,
+)
 
 
 @given(
@@ -31,3 +37,27 @@ def test_contrasts_of_two_samples_are_their_difference():
 def test_contrasts_of_equal_samples_are_zero():
     contrasts = within_contrasts(np.full((4, 3), 0.1), np.zeros(4, dtype=int))
     assert np.abs(contrasts).max() == pytest.approx(0.0, abs=1e-15)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 3e5])
+@pytest.mark.parametrize("n_rows", [1, 4096, 20_000])
+def test_nearly_exact_gram_is_within_its_bound(scale, n_rows):
+    rng = np.random.default_rng(n_rows)
+    Z = scale * rng.normal(size=(n_rows, 2)) * 10.0 ** rng.uniform(-6, 0, (n_rows, 1))
+    squares = np.einsum("ij,ij->i", Z, Z)
+    gram, n_errors = nearly_exact_gram(Z, float(squares.max()))
+    unit = 2.0**-53 * float(squares.sum())
+    for i, j in ((0, 0), (0, 1), (1, 1)):
+        exact = sum(
+            Fraction(a) * Fraction(b)
+            for a, b in zip(Z[:, i].tolist(), Z[:, j].tolist(), strict=True)
+        )
+        assert abs(Fraction(gram[i, j]) - exact) <= Fraction(n_errors * unit)
+    # Far fewer errors than terms.
+    assert n_errors <= 20
+
+
+def test_nearly_exact_gram_of_nothing():
+    gram, n_errors = nearly_exact_gram(np.empty((0, 3)), 1.0)
+    np.testing.assert_array_equal(gram, np.zeros((3, 3)))
+    assert n_errors == 0

@@ -155,6 +155,42 @@ def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
             os.close(file)
 
 
+def remove_left_behind(folder: Path, beginning: str) -> None:
+    """Remove temporary files of `write_atomically` whose writers were killed.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    beginning : str
+        A regular expression of their names up to the last random part.
+
+    Raises
+    ------
+    FileError
+        One cannot be removed.
+    """
+    pattern = re.compile(beginning + r"[0-9a-f]+\.tmp")
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        # There is no such folder yet, or it is not ours to list.
+        return
+    for name in filter(pattern.fullmatch, names):
+        temporary = folder / name
+        try:
+            _remove_unless_alive(temporary)
+        except FileNotFoundError:
+            # Another process was quicker, or it has become the file.
+            continue
+        except OSError as error:
+            raise FileError(
+                f"{temporary} was left by a process that was killed and cannot be "
+                f"removed: {error.strerror}. It may hold what an old file held: remove "
+                "it"
+            ) from error
+
+
 def lock(file: int, *, wait: bool = True) -> None:
     """Lock an open file for this process until the file is closed.
 
@@ -240,25 +276,7 @@ def _new_temporary(path: Path, mode: int) -> tuple[Path, int]:
 
 def _remove_left_behind(path: Path) -> None:
     """Remove temporary files of a file whose writers were killed."""
-    pattern = re.compile(re.escape(_stem(path)) + r"[0-9a-f]+\.tmp")
-    try:
-        names = os.listdir(path.parent)
-    except OSError:
-        # There is no such folder yet, or it is not ours to list.
-        return
-    for name in filter(pattern.fullmatch, names):
-        temporary = path.with_name(name)
-        try:
-            _remove_unless_alive(temporary)
-        except FileNotFoundError:
-            # Another process was quicker, or it has become the file.
-            continue
-        except OSError as error:
-            raise FileError(
-                f"{temporary} was left by a process that was killed and cannot be "
-                f"removed: {error.strerror}. It may hold what {path.name} held: remove "
-                "it"
-            ) from error
+    remove_left_behind(path.parent, re.escape(_stem(path)))
 
 
 def _remove_unless_alive(temporary: Path) -> None:

@@ -304,7 +304,9 @@ def check_kind(value: Any, kind: Kind, path: Path, *, values: bool = True) -> No
         raise ValueProblem(path, "has numbers that are not finite")
 
 
-def check_fields(record: Any, kinds: Mapping[str, Kind], path: Path) -> None:
+def check_fields(
+    record: Any, kinds: Mapping[str, Kind], path: Path, *, values: bool = True
+) -> None:
     """Raise if a dictionary does not have exactly the given fields.
 
     Parameters
@@ -315,6 +317,8 @@ def check_fields(record: Any, kinds: Mapping[str, Kind], path: Path) -> None:
         The kind of each field, by name.
     path : tuple of str
         Where the value is, for messages.
+    values : bool, default=True
+        Whether to check all numbers of arrays.
 
     Raises
     ------
@@ -329,7 +333,7 @@ def check_fields(record: Any, kinds: Mapping[str, Kind], path: Path) -> None:
     for name, value in record.items():
         if name not in kinds:
             raise ValueProblem((*path, name), "is a field that is not known")
-        check_kind(value, kinds[name], (*path, name))
+        check_kind(value, kinds[name], (*path, name), values=values)
 
 
 def check_shapes(loaded: Any, saved: Saved, path: Path) -> None:

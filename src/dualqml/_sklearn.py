@@ -79,12 +79,16 @@ class SupervisedExtractor(
     def _class_codes(self, target: NDArray[Any]) -> Index:
         """Set `classes_` and return the class numbers of the samples."""
         self.classes_, codes = class_codes(target)
+        self._check_classes()
+        return codes
+
+    def _check_classes(self) -> None:
+        """Raise if there are too few classes."""
         if self.classes_.size < self._least_classes():
             raise ValueError(
                 f"{type(self).__name__} tells classes apart and needs samples of at "
                 f"least 2 classes; got 1 class ({self.classes_[0]!r})"
             )
-        return codes
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Compute the features of samples.

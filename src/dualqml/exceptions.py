@@ -33,6 +33,10 @@ class DatabaseError(DualQMLError, ValueError):
     """A database cannot be read: the message says what was expected and found."""
 
 
+class BlockError(DatabaseError):
+    """A block of rows cannot be read, or has values that cannot be used."""
+
+
 class NoFaceError(DatabaseError):
     """There is no face in a photograph, or none that the detector sees."""
 
@@ -82,6 +86,10 @@ class StoreError(FileError):
 
 class RunError(DualQMLError, RuntimeError):
     """An experiment ended before all its units did."""
+
+
+class ClusterError(DualQMLError, RuntimeError):
+    """A cluster cannot be started or reached, or its workers do not fit."""
 
 
 class NothingToPlotError(DualQMLError, ValueError):

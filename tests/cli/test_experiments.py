@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -469,6 +470,107 @@ def test_ctrl_c(database, out, tmp_path):
     assert "Traceback" not in ended.stderr
     assert len(read_results(out / "results.jsonl")) == 3
     assert "reproduce people.npz -m 2,3,4" in (out / "report.html").read_text()
+
+
+def on_dask(*arguments):
+    pytest.importorskip("distributed")
+    return ["--dask", "local", "--memory-limit", "0", *arguments]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.timeout(1200)
+def test_ctrl_c_on_a_cluster_leaves_no_process_and_the_rest_can_be_run(
+    database, out, tmp_path
+):
+    script = tmp_path / "interrupted.py"
+    script.write_text(_INTERRUPTED)
+    arguments = [database, "-m", "2", "--methods", "LDA,DualQML", "--repeats", "5"]
+    # This waits until all processes have closed the output, which they share.
+    ended = subprocess.run(
+        [sys.executable, script, "reproduce", *arguments, "--out", out]
+        + on_dask("--workers", "2"),
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+    )
+    assert ended.returncode == 130, ended.stderr
+    assert "dualqml: interrupted after 3 of 10 units" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "distributed" not in ended.stderr
+    assert len(read_results(out / "results.jsonl")) == 3
+    arguments += ["--jobs", "1", "--quiet"]
+    assert run(*arguments, "--out", out, "--resume") == 0
+    assert len(read_results(out / "results.jsonl")) == 10
+    assert run(*arguments, "--out", tmp_path / "calm") == 0
+    tables = [folder / "tables" / "errors.csv" for folder in (out, tmp_path / "calm")]
+    assert tables[0].read_text() == tables[1].read_text()
+
+
+def test_a_cluster_changes_nothing(database, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    # Workers find it too.
+    (tmp_path / "class_for_workers.py").write_text(OWN)
+    arguments = [database, "-m", "2", "--methods", "LDA", "--repeats", "2"]
+    arguments += ["--method", "mine=class_for_workers:Nearest(sign=1)"]
+    here = [*arguments, "--jobs", "1", "--quiet", "--out", "here"]
+    there = [*arguments, *on_dask("--workers", "1"), "--out", "there"]
+    assert run(*here) == 0
+    assert capsys.readouterr().err == ""
+    assert run(*there) == 0
+    # The progress of the workers.
+    assert "4/4 (100 %)" in capsys.readouterr().err
+    for file in ("tables/errors.csv", "experiment.json"):
+        assert Path("here", file).read_text() == Path("there", file).read_text()
+
+
+@pytest.mark.parametrize("command", ["reproduce", "evaluate"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers", "2"], "--workers belongs to a cluster: add --dask"),
+        (["--memory-limit", "4GB"], "--memory-limit belongs to a cluster"),
+        (["--scratch", "."], "--scratch belongs to a cluster"),
+        (["--dask", "local", "--workers", "0"], "must be at least 1, got 0"),
+        (["--dask", "local", "--memory-limit", "4"], "'4' cannot be used"),
+        (["--dask", "local", "--scratch", "no"], "There is no folder no"),
+        (["--dask", "no.json"], "no.json is no file of a scheduler"),
+        (["--dask", "tcp://127.0.0.1"], "missing port number"),
+        (["--dask", "tcp://127.0.0.1:1", "--workers", "2"], "a local cluster only"),
+        (["--dask", "tcp://127.0.0.1:1", "--scratch", "."], "belongs to --dask local"),
+    ],
+)
+def test_wrong_arguments_of_a_cluster(
+    command, database, out, capsys, arguments, message
+):
+    pytest.importorskip("distributed")
+    assert commands.run(command, database, *arguments, "--out", out) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_own_processes_and_a_cluster_do_not_go_together(database, out, capsys):
+    assert run(database, "--dask", "local", "--jobs", "2", "--out", out) == 2
+    assert "give one of them" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_evaluate_on_a_cluster(tmp_path, capsys):
+    rows, labels = make_vectors(15, 6, size=12, noise=1.0)
+    np.savez(tmp_path / "faces.npz", embeddings=rows, labels=labels)
+    arguments = ["evaluate", "--embeddings", tmp_path / "faces.npz", "--repeats", 3]
+    arguments += ["--fpir", 0.1, "--json"]
+    answers = []
+    for name, place in {"here": [], "there": on_dask("--workers", "1")}.items():
+        assert commands.run(*arguments, *place, "--out", tmp_path / name) == 0
+        shown = capsys.readouterr()
+        # What takes long shows its progress.
+        lines = shown.err.splitlines()
+        assert all(line.startswith("Measuring: ") for line in lines), lines
+        answers.append(json.loads(shown.out))
+    assert answers[0] == answers[1]
+    pages = [tmp_path / name / "open-set.html" for name in ("here", "there")]
+    assert pages[0].read_text() == pages[1].read_text()
 
 
 def test_evaluate(tmp_path, capsys):

@@ -74,6 +74,7 @@ def test_remove_and_enroll_json(people, model, capsys):
         "subjects": 6,
         "model_id": Recognizer.load(model).model_id,
         "stale_calibration": True,
+        "refit_due": None,
     }
     assert run("enroll", model, "person 05", probe(people, 5), "--json") == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -83,6 +84,7 @@ def test_remove_and_enroll_json(people, model, capsys):
         "left_out": [],
         "model_id": Recognizer.load(model).model_id,
         "stale_calibration": True,
+        "refit_due": None,
     }
     loaded = Recognizer.load(model)
     assert len(loaded.samples("person 05")) == 5
@@ -384,3 +386,106 @@ class TestBackground:
         arguments = ["calibrate", path, "--fpir", 0.1, "--background", others]
         assert run(*arguments) == 0
         assert kept[0].background.image_shape == (16, 16)
+
+
+def vectors_of(path, n_people):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(n_people, 1, 20)) + 0.5 * rng.normal(size=(n_people, 3, 20))
+    labels = np.repeat([f"person {number:02d}" for number in range(n_people)], 3)
+    np.savez(path, embeddings=rows.reshape(-1, 20), labels=labels)
+    return path
+
+
+def test_refits_can_be_deferred(tmp_path, capsys):
+    every = vectors_of(tmp_path / "all.npz", 10)
+    model = tmp_path / "people.dualqml"
+    options = ["--threshold", "0"]
+    assert run("train", "--embeddings", every, "-o", model, *options) == 0
+    assert run("refit", model) == 0
+    shown = capsys.readouterr().out
+    assert "No refit is due; the model is unchanged. 10 subjects" in shown
+    assert run("remove", model, "person 03", "--refit", "deferred") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("1 erased. 9 subjects are enrolled.\nA refit is due: ")
+    assert shown.endswith("Run dualqml refit.\n")
+    # The model remembers it.
+    new = tmp_path / "new.npy"
+    np.save(new, np.random.default_rng(5).normal(size=(2, 20)).astype(np.float32))
+    arguments = ["enroll", model, "Ann", "--embeddings", new, "--json"]
+    assert run(*arguments) == 0
+    due = {
+        "n_enrolled": 1,
+        "n_erased": 1,
+        "n_samples_enrolled": 2,
+        "n_samples_erased": 3,
+    }
+    assert json.loads(capsys.readouterr().out)["refit_due"] == due
+    assert run("inspect", model, "--json") == 0
+    about = json.loads(capsys.readouterr().out)
+    assert (about["refit"], about["refit_due"]) == ("deferred", due)
+    assert run("inspect", model) == 0
+    shown = capsys.readouterr().out
+    assert "refit: deferred\n" in shown
+    assert "still depend on the samples that were erased. Run dualqml refit" in shown
+    assert run("identify", model, "--embeddings", new) == 0
+    capsys.readouterr()
+    assert run("refit", model, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "refitted": True,
+        "subjects": 10,
+        "model_id": Recognizer.load(model).model_id,
+        "stale_calibration": False,
+    }
+    loaded = Recognizer.load(model)
+    assert loaded.refit_due is None
+    fresh = Recognizer(refit="deferred")
+    for subject in loaded.subjects():
+        fresh.enroll(subject, loaded.samples(subject))
+    assert fresh.model_id == loaded.model_id
+    probes = np.load(new)
+    np.testing.assert_array_equal(fresh.scores(probes), loaded.scores(probes))
+    assert run("remove", model, "person 04", "--refit", "exact") == 0
+    assert capsys.readouterr().out == "1 erased. 9 subjects are enrolled.\n"
+    assert Recognizer.load(model).refit == "exact"
+
+
+def test_crops_cannot_defer_refits(people, model, capsys):
+    before = model.read_bytes()
+    assert run("remove", model, "person 03", "--refit", "deferred") == 2
+    assert "refit='deferred' needs vectors" in capsys.readouterr().err
+    assert model.read_bytes() == before
+
+
+class TestTrainOnACluster:
+    @pytest.fixture
+    def vectors(self, tmp_path):
+        """More than 64 MB in double precision, so that there are two parts."""
+        rows = np.random.default_rng(0).normal(size=(32_000, 256)).astype(np.float32)
+        names = [f"person {number:05}" for number in range(32_000)]
+        np.savez(tmp_path / "people.npz", embeddings=rows, labels=names)
+        return tmp_path / "people.npz"
+
+    def test_the_model_is_that_of_one_process(self, vectors, tmp_path, capsys):
+        pytest.importorskip("distributed")
+        plain = ["train", "--embeddings", vectors, "--threshold", "4.6", "-o"]
+        assert run(*plain, tmp_path / "one.dualqml") == 0
+        cluster = ["--dask", "local", "--workers", "1", "--scratch", tmp_path]
+        assert run(*plain, tmp_path / "two.dualqml", *cluster) == 0
+        assert "32000 subjects, 32000 samples" in capsys.readouterr().out
+        one, two = (
+            Recognizer.load(tmp_path / f"{name}.dualqml") for name in ("one", "two")
+        )
+        probes = np.load(vectors)["embeddings"][:20]
+        np.testing.assert_allclose(one.scores(probes), two.scores(probes), atol=1e-7)
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            "one.dualqml",
+            "people.npz",
+            "two.dualqml",
+        ]
+
+    def test_images_cannot(self, people, tmp_path, capsys):
+        pytest.importorskip("distributed")
+        options = ["--dask", "local", "--workers", "1"]
+        assert run("train", people, "-o", tmp_path / "m.dualqml", *options) == 2
+        assert "vectors" in capsys.readouterr().err
+        assert not (tmp_path / "m.dualqml").exists()

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualqml.core import scatter_spectrum, solve
-from dualqml.core.class_chunks import class_chunks
+from dualqml.core.class_chunks import single_class_chunk
 from dualqml.core.inertia import (
     RootCounter,
     one_negative_at_most,
@@ -16,7 +16,7 @@ from tests.problems import make_data, make_problem, members_of, problems
 
 
 def counter_of(spectrum, own, v):
-    (chunk,) = class_chunks([own], spectrum.rank, 10**6)
+    chunk = single_class_chunk(own)
     Z = chunk.gather(spectrum.coordinates)
     return RootCounter.among_all_samples(Z, chunk, spectrum, v[None], 1.0)
 

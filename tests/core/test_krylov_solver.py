@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dualqml.core import krylov_solver, scatter_spectrum
-from dualqml.core.class_chunks import class_chunks
+from dualqml.core import class_chunks, krylov_solver, scatter_spectrum
 from dualqml.core.initial_point import single_sample_table
 from dualqml.core.krylov_solver import (
     BatchSolution,
@@ -24,7 +23,8 @@ TOL = 1e-8
 
 def batch_of(spectrum, members, lam):
     """Own samples, which of them are real, and the single-sample start."""
-    (chunk,) = class_chunks(members, spectrum.rank, 10**9)
+    sizes = np.array([own.size for own in members])
+    chunk = class_chunks._chunk(np.argsort(sizes, kind="stable"), members, sizes.max())
     L, Z = spectrum.eigenvalues, spectrum.coordinates
     v, t = single_sample_table(L, Z, 1.0 / lam, 1.0 / lam).start(1.0 / lam)
     v = np.where(chunk.real, v[chunk.samples], 0.0)

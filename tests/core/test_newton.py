@@ -234,7 +234,7 @@ def test_interrupt_is_prompt_and_leaves_no_thread_working(monkeypatch):
         raise KeyboardInterrupt
 
     spectrum, members, _ = make_problem([2] * 200, 30)
-    monkeypatch.setattr(newton, "solve_batch", interrupted)
+    monkeypatch.setattr(newton, "solve_rank_one", interrupted)
     monkeypatch.setattr(newton, "ThreadPoolExecutor", Pool)
     before = threading.active_count()
     for n_jobs in (1, 2):

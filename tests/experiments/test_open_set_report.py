@@ -10,7 +10,11 @@ from dualqml.experiments.open_set import (
     Trial,
     evaluate_open_set,
 )
-from dualqml.experiments.open_set_report import open_set_table, write_open_set
+from dualqml.experiments.open_set_report import (
+    _draw_cmc,
+    open_set_table,
+    write_open_set,
+)
 from dualqml.experiments.table_formats import to_markdown
 from tests.experiments.page import Page
 from tests.people import make_vectors
@@ -121,6 +125,26 @@ def test_the_report_is_escaped_and_whole(found, tmp_path):
     assert "DualQML-W" in text
 
 
+def test_figures_have_captions_and_terms_are_defined(found, tmp_path):
+    page = Page(write_open_set(found, tmp_path)[0].read_text())
+    captions = page.texts("figcaption")
+    assert len(captions) == 3
+    assert all("in the first division" in text for text in captions)
+    assert {"FPIR", "FNIR", "FMR", "FNMR", "EER", "CMC", "DET"} <= set(page.texts("dt"))
+    assert page.texts("p")[0].startswith("In each of 2 random divisions of the")
+
+
+def test_axes_end_at_a_hundred_per_cent(found):
+    from matplotlib.figure import Figure
+
+    ax = Figure().subplots()
+    for row, trials in found.trials.items():
+        _draw_cmc(ax, row, trials[0], {})
+    assert ax.get_ylim()[1] == 100.0
+    firsts = [line.get_ydata()[0] for line in ax.lines]
+    assert ax.get_ylim()[0] <= min(firsts)
+
+
 def test_the_evaluation_writes_it(tmp_path):
     plain = evaluate_open_set(*people(), m=3, repeats=1)
     assert plain.thresholds == []
@@ -151,5 +175,5 @@ def test_without_matplotlib_it_says_what_to_install(found, tmp_path, monkeypatch
     page = Page(path.read_text())
     assert page.all("svg") == page.all("figure") == []
     message = "Plots need matplotlib: install dualqml[plot]"
-    assert page.texts("p") == 3 * [message]
+    assert page.texts("p")[1:] == 3 * [message]
     assert page.texts("caption")[0].startswith("made up: 8 people enrolled")

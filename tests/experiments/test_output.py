@@ -12,8 +12,9 @@ from dualqml.experiments.output import (
     write_output,
     write_settings,
 )
+from dualqml.experiments.protocol import fingerprint
 from dualqml.experiments.store import ResultStore
-from tests.experiments.factory import make_results
+from tests.experiments.factory import make_result, make_results
 from tests.experiments.page import Page
 from tests.people import make_people
 
@@ -52,10 +53,10 @@ def test_vectors_in_the_report(tmp_path):
     write_settings(tmp_path, command="dualqml a", databases=facts)
     page = Page(write_output(tmp_path).report.read_text())
     facts = [" ".join(text.split()) for text in page.texts("dd")]
-    assert facts == ["3 vectors of 3 numbers, of 2 subjects.", "MLE is left out."]
+    assert facts[-2:] == ["3 vectors of 3 numbers, of 2 subjects.", "MLE is left out."]
     assert page.all("img") == []
     assert "Training vectors" in page.texts("th")
-    assert "image" not in page.elements[0]["text"]
+    assert "image" not in page.all("body")[0]["text"]
 
 
 def test_what_to_take_home_is_in_the_report_and_the_text(tmp_path):
@@ -105,6 +106,28 @@ def test_all_files_are_written(tmp_path):
     page = Page(written.report.read_text())
     assert page.texts("code") == ["dualqml a"]
     assert "Citation: Martinez" in page.texts("dd")
+
+
+def test_mistakes_are_shown_where_the_terms_allow_it(tmp_path):
+    pytest.importorskip("PIL.Image")
+    orl = load_database("orl")
+    errors = {"data": fingerprint(orl), "n_test": 200, "error": 1.0}
+    wrong = {"mistakes": ((5, 10, 1), (6, 20, 2), (400, 0, 1))}
+    for database, shown in (("orl", 2), ("ar", 0)):
+        folder = tmp_path / database
+        with ResultStore(folder / "results.jsonl") as results:
+            results.append(make_result(database=database, **errors, **wrong))
+        page = Page(write_output(folder).report.read_text())
+        said = [text for text in page.texts("p") if "a wrong name" in text]
+        alts = [e["attrs"]["alt"] for e in page.all("img")]
+        assert sum("it was taken for" in alt for alt in alts) == shown
+        assert len(said) == bool(shown)
+    # Of other images the places say nothing.
+    folder = tmp_path / "changed"
+    with ResultStore(folder / "results.jsonl") as results:
+        changed = errors | {"data": "f00dfeedf00dfeed"}
+        results.append(make_result(database="orl", **changed, **wrong))
+    assert "a wrong name" not in write_output(folder).report.read_text()
 
 
 def test_the_summary_has_the_means(tmp_path):

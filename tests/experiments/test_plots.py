@@ -194,7 +194,7 @@ def case(request):
     results, database = CASES[request.param]()
     if request.param in ("few", "equal"):
         with_spectra = [
-            replace(r, spectrum={"ranks": [1, 2], "eigenvalues": [1.0, 0.5]})
+            replace(r, spectrum={"ranks": [1, 3], "eigenvalues": [1.0, 0.5]})
             for r in results.by_unit.values()
         ]
         results = Results(with_spectra)

@@ -9,8 +9,14 @@ import pytest
 
 from dualqml.exceptions import DualQMLError, FileError
 from dualqml.experiments.paper import ODDITIES
-from dualqml.experiments.report import render_page, render_report, write_report
+from dualqml.experiments.report import (
+    Mistakes,
+    render_page,
+    render_report,
+    write_report,
+)
 from dualqml.experiments.results import Results
+from dualqml.extractors.methods import METHODS
 from tests.experiments.factory import (
     make_failure,
     make_result,
@@ -120,7 +126,9 @@ class TestPage:
     def test_every_table_has_a_caption_and_can_be_scrolled(self, page):
         assert len(page.all("caption")) == len(page.all("table")) >= 7
         assert all(page.texts("caption"))
-        scrolled = [e for e in page.all("div") if e["attrs"].get("class") == "scroll"]
+        scrolled = [
+            e for e in page.all("div") if "scroll" in e["attrs"].get("class", "")
+        ]
         assert len(scrolled) == len(page.all("table"))
         assert all(
             e["attrs"].keys() >= {"tabindex", "role", "aria-label"} for e in scrolled
@@ -137,7 +145,7 @@ class TestPage:
                 for what in (
                     ": error against the number of training images",
                     ", m = 2: cumulative match characteristic",
-                    ", m = 2: ranks and mean relative eigenvalues",
+                    ", m = 4: ranks and mean relative eigenvalues",
                 )
             ),
             "AR, m = 2: error against training time",
@@ -147,9 +155,9 @@ class TestPage:
         captions = page.texts("figcaption")
         assert captions[0].startswith("Mean difference in error between ours and")
         assert captions[1].startswith("AR: mean error against the number of training")
-        assert captions[-2] == (
-            "AR, m = 2: mean error against the time to train, the choice of parameters "
-            "included where there is one."
+        assert captions[-2].startswith(
+            "AR, m = 2: mean error against the time to train. Large markers: the whole "
+            "training, the choice of parameters included where there is one."
         )
         assert captions[-1] == NASTY
         assert len(captions) == len(labels) + 1
@@ -170,6 +178,31 @@ class TestContent:
     def test_names_of_files_that_are_no_text(self, page, text):
         text.encode("utf-8")
         assert "bad\N{REPLACEMENT CHARACTER}name" in page.elements[0]["text"]
+
+    def test_methods_have_their_full_names_and_references(self, page):
+        section = next(e for e in page.all("section") if e["attrs"]["id"] == "protocol")
+        text = " ".join(section["text"].split())
+        assert (
+            "in each of 4 to 5 random splits, m = 2 and 4 images of each subject"
+            in text
+        )
+        for name, method in METHODS.items():
+            assert name in text
+            assert method.title in text
+            assert method.reference in text
+
+    def test_terms_are_defined(self, page):
+        defined = page.texts("dt")
+        assert {"m", "error", "95 % interval", "CMC", "best rival"} <= set(defined)
+
+    def test_few_ranks_are_said_instead_of_drawn(self):
+        run = make_result(
+            "DualQML", spectrum={"ranks": [1, 2, 1], "eigenvalues": [1.0, 0.2]}
+        )
+        page = Page(render_report(Results([run])))
+        said = "m = 2, first repetition: DualQML has 2 of rank 1 and 1 of rank 2."
+        assert said in " ".join(page.texts("p"))
+        assert not any("ranks and" in e["attrs"]["aria-label"] for e in page.all("svg"))
 
     def test_splits_are_documented(self, results, page):
         whole = page.elements[0]["text"]
@@ -261,15 +294,19 @@ class TestContent:
 
 class TestSummary:
     def test_ours_lower(self):
-        errors = {"LDA": [6.0, 7.0, 8.0], "DualQML-W": [4.0, 5.1, 5.9]}
+        errors = {"LDA": 2 * [6.0, 7.0, 8.0], "DualQML-W": 2 * [4.0, 5.1, 5.9]}
         assert (
             "AR. Lowest mean error: DualQML-W at m = 2 (5.00 %). DualQML-W against the "
             "best rival, LDA: lower at m = 2 by 2.00 points."
         ) in summary_of(make_results(errors))
 
     def test_ours_higher_and_not_seen(self):
-        higher = make_results({"LDA": [6.0, 7.0, 8.0], "DualQML": [8.0, 9.1, 9.9]})
-        unseen = make_results({"MFA": [6.0, 7.0, 8.0], "DualQML": [9.0, 7.0, 5.0]}, m=4)
+        higher = make_results(
+            {"LDA": 2 * [6.0, 7.0, 8.0], "DualQML": 2 * [8.0, 9.1, 9.9]}
+        )
+        unseen = make_results(
+            {"MFA": 2 * [6.0, 7.0, 8.0], "DualQML": 2 * [9.0, 7.0, 5.0]}, m=4
+        )
         results = Results([*higher.by_unit.values(), *unseen.by_unit.values()])
         assert (
             "Lowest mean error: LDA at m = 2 (7.00 %); MFA and DualQML at m = 4 "
@@ -279,7 +316,9 @@ class TestSummary:
 
     def test_sizes_are_gathered(self):
         parts = [
-            make_results({"LDA": [9.0, 8.0, 8.5], "DualQML-W": [5.0, 4.0, 4.6]}, m=m)
+            make_results(
+                {"LDA": 2 * [9.0, 8.0, 8.5], "DualQML-W": 2 * [5.0, 4.0, 4.6]}, m=m
+            )
             for m in (2, 4, 6)
         ]
         results = Results(r for part in parts for r in part.by_unit.values())
@@ -288,7 +327,7 @@ class TestSummary:
         assert "lower at m = 2, 4 and 6 by 3.97 points" in found
 
     def test_variants_are_told_apart(self):
-        errors = {"LDA": [9.0, 8.0], "DualQML-W": [5.0, 4.0]}
+        errors = {"LDA": 3 * [9.0, 8.0], "DualQML-W": 3 * [5.0, 4.0]}
         parts = [make_results(errors, seed=seed) for seed in (0, 1)]
         results = Results(r for part in parts for r in part.by_unit.values())
         found = summary_of(results)
@@ -328,6 +367,21 @@ class TestFile:
 
 
 class TestImages:
+    def test_mistakes_show_three_images_each(self, rng):
+        image = pytest.importorskip("PIL.Image")
+        images = rng.integers(0, 255, (2, 3, 6, 4), dtype=np.uint8)
+        mistakes = [Mistakes(f"2 are wrong {NASTY}.", images)]
+        page = Page(render_report(Results([make_result()]), mistakes=mistakes))
+        shown = page.all("img")
+        assert len(shown) == 2
+        _, _, data = shown[1]["attrs"]["src"].partition("base64,")
+        strip = np.asarray(image.open(io.BytesIO(base64.b64decode(data))))
+        assert (strip[:, 5:9] == images[1, 1]).all()
+        assert any(text.startswith("2 are wrong <b>") for text in page.texts("p"))
+        assert "Mistakes" in page.texts("h2")
+        without = Page(render_report(Results([make_result()])))
+        assert "Mistakes" not in without.texts("h2")
+
     def test_a_strip_has_all_faces(self, rng):
         image = pytest.importorskip("PIL.Image")
         faces = rng.integers(0, 255, (3, 6, 4), dtype=np.uint8)

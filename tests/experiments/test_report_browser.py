@@ -12,11 +12,17 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+from dualqml.experiments.open_set import evaluate_open_set
+from dualqml.experiments.open_set_report import write_open_set
 from dualqml.experiments.report import write_report
 from dualqml.experiments.results import Results
 from tests.experiments.factory import make_failure, realistic
+from tests.people import make_vectors
 
 pytest.importorskip("matplotlib")
+
+playwright = pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS = (375, 1200)
@@ -58,6 +64,13 @@ addEventListener("load", () => {
 });
 </script></body></html>
 """
+
+
+HINTS = """[...document.querySelectorAll(".scroll")]
+  .filter((frame) => frame.checkVisibility())
+  .map((frame) => [
+    getComputedStyle(frame, "::before").visibility == "visible",
+    frame.scrollWidth > frame.clientWidth])"""
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -116,6 +129,52 @@ def shown(tmp_path_factory):
     measured = json.loads(html.unescape(found[1]))
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return dict(zip(WIDTHS, measured, strict=True)), console
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A report of an experiment and one of an open-set evaluation."""
+    folder = tmp_path_factory.mktemp("both")
+    found = evaluate_open_set(
+        *make_vectors(12, 5, size=20, noise=0.9), m=3, repeats=2, fpir=0.1
+    )
+    results = realistic(("orl",), (2, 4), repeats=2)
+    report = write_report(results, folder / "report.html", command="dualqml x")
+    return report, write_open_set(found, folder)[0]
+
+
+def test_axe_finds_nothing_serious_and_tables_say_that_they_scroll(files):
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("no browser is installed")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
+        )
+        for file in files:
+            for scheme, width in (("light", 1280), ("dark", 390)):
+                # The report forbids scripts; axe is one.
+                context = browser.new_context(
+                    bypass_csp=True,
+                    color_scheme=scheme,
+                    viewport={"width": width, "height": 800},
+                )
+                page = context.new_page()
+                page.goto(file.as_uri())
+                wide = page.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, file.name
+                hints = page.evaluate(HINTS)
+                # The hint is there where there is something to scroll, and only there.
+                assert all(seen == scrolls for seen, scrolls in hints), file.name
+                assert any(scrolls for _, scrolls in hints) == (width == 390)
+                serious = [
+                    (rule["id"], rule["nodes"][0]["html"][:200])
+                    for rule in axe.Axe().run(page).response["violations"]
+                    if rule["impact"] in ("serious", "critical")
+                ]
+                assert serious == [], (file.name, scheme)
+                context.close()
+        browser.close()
 
 
 @pytest.fixture(params=WIDTHS)

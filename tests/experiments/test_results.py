@@ -60,6 +60,7 @@ def test_a_record_goes_through_json_and_back():
         spectrum={"ranks": [1, 2], "eigenvalues": [1.0, 0.5]},
         database="Zoë's",
         n_short=3,
+        mistakes=((7, 0, 5), (9, 0, 8)),
     )
     text = json.dumps(result.as_dict(), allow_nan=False)
     assert Result.from_dict(json.loads(text)) == result

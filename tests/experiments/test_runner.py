@@ -50,6 +50,21 @@ def test_every_method_runs(everything):
         assert result.finished.endswith("+00:00")
 
 
+def test_mistakes_name_the_sample_and_whom_it_was_taken_for(everything):
+    people = make_people(noise=0.8)
+    n_seen = 0
+    for result in everything.values():
+        n_wrong = round(result.error * result.n_test / 100)
+        if result.n_seeds == 1:
+            assert len(result.mistakes) == min(n_wrong, 8)
+        for asked, taken, true in result.mistakes:
+            assert people.labels[asked] == people.labels[true]
+            assert people.labels[asked] != people.labels[taken]
+            assert asked != true
+            n_seen += 1
+    assert n_seen > 0
+
+
 def test_identification_agrees_with_the_error(everything):
     for result in everything.values():
         assert len(result.identified) == 6

@@ -15,14 +15,14 @@ def said(*parts):
 
 
 PIXELS = {
-    "LDA": [6.0, 7.0, 8.0],
-    "DualQML": [9.0, 10.1, 10.9],
-    "DualQML-W": [6.1, 6.9, 8.3],
+    "LDA": 2 * [6.0, 7.0, 8.0],
+    "DualQML": 2 * [9.0, 10.1, 10.9],
+    "DualQML-W": 2 * [6.1, 6.9, 8.3],
 }
 LOCAL = {
-    "LDA": [4.0, 5.0, 6.0],
-    "DualQML": [4.1, 4.9, 6.1],
-    "DualQML-W": [2.0, 3.1, 3.9],
+    "LDA": 2 * [4.0, 5.0, 6.0],
+    "DualQML": 2 * [4.1, 4.9, 6.1],
+    "DualQML-W": 2 * [2.0, 3.1, 3.9],
 }
 
 
@@ -31,13 +31,13 @@ def test_what_is_lowest_on_each_input_and_where_ours_is_behind():
     text = found["AR"]
     assert text.startswith(
         "Lowest mean error: on pixels LDA at m = 2 (7.00 %; DualQML-W: +0.10 points "
-        "from LDA, 95 % interval -0.40 to +0.60); on local descriptors DualQML-W at "
+        "from LDA, 95 % interval -0.09 to +0.29); on local descriptors DualQML-W at "
         "m = 2 (3.00 %, -2.00 points from the best rival there, LDA, 95 % interval "
-        "-2.25 to -1.75)."
+        "-2.09 to -1.91)."
     )
     assert text.endswith(
         "Behind the best rival is DualQML on pixels at m = 2 (+3.00 points from LDA, "
-        "95 % interval +2.75 to +3.25); no difference is seen for DualQML on local "
+        "95 % interval +2.91 to +3.09); no difference is seen for DualQML on local "
         "descriptors at m = 2."
     )
     # Two sentences.
@@ -47,38 +47,58 @@ def test_what_is_lowest_on_each_input_and_where_ours_is_behind():
 def test_sizes_are_gathered():
     text = said(*(make_results(LOCAL, m=m) for m in (2, 4)))["AR"]
     assert "DualQML-W at m = 2 and 4 (3.00 and 3.00 %, -2.00 and -2.00 points" in text
-    assert "95 % intervals -2.25 to -1.75 and -2.25 to -1.75" in text
+    assert "95 % intervals -2.09 to -1.91 and -2.09 to -1.91" in text
     assert "Nowhere is ours seen to be behind the best rival" in text
 
 
 def test_where_dual_qml_w_is_behind_is_said_with_the_others():
     errors = {
-        "LDA": [1.0, 2.0, 3.0],
-        "DualQML": [8.0, 9.1, 9.9],
-        "DualQML-W": [5.0, 6.1, 6.9],
+        "LDA": 2 * [1.0, 2.0, 3.0],
+        "DualQML": 2 * [8.0, 9.1, 9.9],
+        "DualQML-W": 2 * [5.0, 6.1, 6.9],
     }
     assert said(make_results(errors))["AR"] == (
         "Lowest mean error: on pixels LDA at m = 2 (2.00 %). Behind the best rival is "
-        "DualQML-W on pixels at m = 2 (+4.00 points from LDA, 95 % interval +3.75 to "
-        "+4.25) and DualQML on pixels at m = 2 (+7.00 points from LDA, 95 % interval "
-        "+6.75 to +7.25)."
+        "DualQML-W on pixels at m = 2 (+4.00 points from LDA, 95 % interval +3.91 to "
+        "+4.09) and DualQML on pixels at m = 2 (+7.00 points from LDA, 95 % interval "
+        "+6.91 to +7.09)."
     )
 
 
 def test_one_split_gives_no_differences():
     errors = {"LDA": [1.0], "DualQML-W": [5.0]}
     assert said(make_results(errors))["AR"] == (
-        "Lowest mean error: on pixels LDA at m = 2 (1.00 %). There are too few splits "
-        "to judge DualQML-W on pixels at m = 2."
+        "Lowest mean error: on pixels LDA at m = 2 (1.00 %). There is no verdict on "
+        "DualQML-W on pixels at m = 2: that takes 5 splits, because the spread of "
+        "fewer differences is itself hardly known."
+    )
+
+
+def test_four_splits_give_no_verdict_and_five_do():
+    four = {"LDA": [6.0, 7.0, 8.0, 7.0], "DualQML-W": [4.0, 5.1, 5.9, 5.0]}
+    text = said(make_results(four))["AR"]
+    assert "interval" not in text
+    assert "no verdict on DualQML-W" in text
+    five = {row: [*errors, errors[0]] for row, errors in four.items()}
+    text = said(make_results(five))["AR"]
+    assert "95 % interval" in text
+    assert "no verdict" not in text
+
+
+def test_equal_differences_have_no_verdict():
+    text = said(make_results({"LDA": 6 * [5.0], "DualQML": 6 * [6.0]}))["AR"]
+    assert text.endswith(
+        "There is no verdict on DualQML on pixels at m = 2: the difference is the same "
+        "in all splits, so its noise is not known."
     )
 
 
 def test_yours_has_a_sentence_of_its_own():
-    mine = make_results({"mine": [8.0, 9.1, 9.9]}, spec="a:B")
+    mine = make_results({"mine": 2 * [8.0, 9.1, 9.9]}, spec="a:B")
     text = said(make_results(PIXELS), mine)["AR"]
     assert text.endswith(
         " Behind the best rival is mine on pixels at m = 2 (+2.00 points from LDA, "
-        "95 % interval +1.75 to +2.25)."
+        "95 % interval +1.91 to +2.09)."
     )
 
 

@@ -24,7 +24,7 @@ from dualqml.experiments.tables import (
 from tests.experiments.factory import make_failure, make_result, make_results, realistic
 
 
-@pytest.mark.parametrize("n_splits", [2, 3])
+@pytest.mark.parametrize("n_splits", [5, 6])
 @pytest.mark.parametrize("ours", [4.0, 6.0])
 def test_splits_that_differ_alike_have_neither_interval_nor_verdict(ours, n_splits):
     # 0.1 is not exact in binary: the differences are equal but for rounding.
@@ -43,9 +43,11 @@ def test_splits_that_differ_alike_have_neither_interval_nor_verdict(ours, n_spli
 
 
 def test_equal_errors_are_no_difference_and_have_no_interval():
-    table = comparison_table(make_results({"LDA": [5.0, 6.0], "DualQML": [5.0, 6.0]}))
+    table = comparison_table(
+        make_results({"LDA": 3 * [5.0, 6.0], "DualQML": 3 * [5.0, 6.0]})
+    )
     texts = [cell.text for cell in table.rows[0].cells]
-    assert texts[4:] == ["0.00", "none", "2", "no difference seen"]
+    assert texts[4:] == ["0.00", "none", "6", "no difference seen"]
 
 
 def test_splits_that_differ_have_an_interval():
@@ -53,7 +55,7 @@ def test_splits_that_differ_have_an_interval():
     assert " to " in table.rows[0].cells[5].text
     assert "No interval" not in to_markdown(table)
     assert has_interval(Comparison("LDA", 2, -1.0, -1.1, -0.9))
-    assert verdict(Comparison("LDA", 2, -1.0, -1.0, -1.0)) == "no interval"
+    assert verdict(Comparison("LDA", 5, -1.0, -1.0, -1.0)) == "no interval"
 
 
 CSV_COLUMNS = (
@@ -430,6 +432,15 @@ class TestTimes:
         assert [cell.text for cell in gtda.cells[3:]] == [MISSING] * 3
         assert any("include the computation" in note for note in table.notes)
 
+    def test_who_chooses_parameters_is_said(self):
+        with_choice = make_result("DualQML", searched=True, refit_seconds=0.5)
+        table = time_table(Results([with_choice, make_result("LDA")]))
+        (said,) = [note for note in table.notes if "many trainings" in note]
+        assert said.startswith("DualQML chooses parameters by cross-validation")
+        assert "LDA has given parameters and one training" in said
+        alone = time_table(Results([make_result("LDA")]))
+        assert not any("many trainings" in note for note in alone.notes)
+
     def test_the_first_setting_stands_in(self):
         results = realistic(("orl",), (4, 6), repeats=1)
         assert "ORL, m = 4" in time_table(results).title
@@ -452,11 +463,11 @@ class TestComparison:
     def test_a_line_for_each_of_ours(self):
         results = make_results(
             {
-                "LDA": [5.0, 6.0, 7.0],
-                "MFA": [9.0, 9.0, 9.0],
-                "DualQML (max)": [0.0, 0.0, 0.0],
-                "DualQML": [5.1, 5.9, 7.05],
-                "DualQML-W": [4.0, 4.9, 6.1],
+                "LDA": 2 * [5.0, 6.0, 7.0],
+                "MFA": 2 * [9.0, 9.0, 9.0],
+                "DualQML (max)": 2 * [0.0, 0.0, 0.0],
+                "DualQML": 2 * [5.1, 5.9, 7.05],
+                "DualQML-W": 2 * [4.0, 4.9, 6.1],
             }
         )
         table = comparison_table(results)
@@ -467,10 +478,10 @@ class TestComparison:
         ]
         assert [row[4] for row in texts] == ["+0.02", "\N{MINUS SIGN}1.00"]
         assert [row[6:] for row in texts] == [
-            ["3", "no difference seen"],
-            ["3", "lower"],
+            ["6", "no difference seen"],
+            ["6", "lower"],
         ]
-        assert re.fullmatch("\N{MINUS SIGN}1.25 to \N{MINUS SIGN}0.75", texts[1][5])
+        assert re.fullmatch("\N{MINUS SIGN}1.09 to \N{MINUS SIGN}0.91", texts[1][5])
         lines = read_csv(to_csv(table))
         exact = results.compare(results.settings[0], "DualQML-W", "LDA")
         assert float(lines[1]["low"]) == exact.low
@@ -481,6 +492,16 @@ class TestComparison:
         assert [cell.text for cell in table.rows[0].cells][4:] == [
             *(MISSING, MISSING, MISSING, "too few splits"),
         ]
+
+    def test_under_five_splits_there_is_no_verdict_and_the_table_says_why(self):
+        errors = {"LDA": [5.0, 6.0, 7.0, 6.0], "DualQML": [1.0, 2.1, 2.9, 2.0]}
+        table = comparison_table(make_results(errors))
+        assert [c.text for c in table.rows[0].cells][6:] == ["4", "too few splits"]
+        assert "under 5 splits there is no verdict" in to_markdown(table)
+        five = {row: [*found, found[0]] for row, found in errors.items()}
+        table = comparison_table(make_results(five))
+        assert table.rows[0].cells[-1].text == "lower"
+        assert "there is no verdict" not in to_markdown(table)
 
     def test_without_rivals_or_ours_there_is_nothing(self):
         assert comparison_table(make_results({"LDA": [5.0]})).rows == ()

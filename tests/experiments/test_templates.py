@@ -39,22 +39,53 @@ DATA = {
             }
         ],
     },
-    "databases.html": {"groups": [(NASTY, [Plot("<svg></svg>", NASTY)])]},
+    "databases.html": {
+        "groups": [(NASTY, [Plot("<svg></svg>", NASTY)], NASTY)],
+        "terms": [(NASTY, NASTY)],
+    },
     "faces.html": {
         "why_no_images": NASTY,
         "strips": [dict.fromkeys(("database", "n_images", "width", "height"), NASTY)],
     },
-    "open_set_errors.html": {"table": TABLE, "rates": [NASTY]},
-    "open_set_plot.html": {"table": TABLE, "figure": None, "why_no_plots": NASTY},
+    "mistakes.html": {
+        "why_no_images": NASTY,
+        "groups": [
+            {
+                "said": NASTY,
+                "strips": [dict.fromkeys(("png", "width", "height"), NASTY)],
+            }
+        ],
+    },
+    "open_set_errors.html": {
+        "sentences": [NASTY],
+        "table": TABLE,
+        "rates": [NASTY],
+        "terms": [(NASTY, NASTY)],
+    },
+    "open_set_plot.html": {
+        "table": TABLE,
+        "figure": None,
+        "why_no_plots": NASTY,
+        "terms": [(NASTY, NASTY)],
+    },
     "page.html": {"title": NASTY, "sections": [("a", NASTY, NASTY)]},
     "paper.html": {"oddities": [NASTY]},
+    "protocol.html": {
+        "sentences": [NASTY],
+        "methods": TABLE,
+        "terms": [(NASTY, NASTY)],
+    },
     "summary.html": {
         "take_home": [Finding(NASTY, (NASTY,))],
         "findings": [(NASTY, NASTY)],
         **dict.fromkeys(("n_failed", "n_units", "why_no_plots"), NASTY),
     },
     "table.html": {"table": TABLE},
-    "tables.html": {"tables": [TABLE], "figures": [Plot("<svg></svg>", NASTY)]},
+    "tables.html": {
+        "tables": [TABLE],
+        "figures": [Plot("<svg></svg>", NASTY)],
+        "terms": [(NASTY, NASTY)],
+    },
     "versions.html": {"counts": {NASTY: 1, "other": 2}, "finished": [NASTY]},
 }
 DATA["faces.html"]["strips"][0]["png"] = NASTY
@@ -122,6 +153,6 @@ def test_text_from_outside_is_text(name):
 
 def test_svg_is_inserted_as_it_is():
     svg = '<svg viewBox="0 0 1 1"><title>a &amp; b</title></svg>'
-    text = render("tables.html", tables=[], figures=[Plot(svg, "a & b")])
+    text = render("tables.html", tables=[], figures=[Plot(svg, "a & b")], terms=[])
     assert svg in text
     assert "<figcaption>a &amp; b</figcaption>" in text

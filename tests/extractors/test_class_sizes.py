@@ -13,7 +13,11 @@ from dualqml.extractors.class_sizes import (
     scales_of_sizes,
     size_gain,
 )
-from dualqml.extractors.quadratic_features import energies_of_others
+from dualqml.extractors.quadratic_features import (
+    energies_in_scatter,
+    energies_of_others,
+    own_energies,
+)
 from tests.datasets import load_samples
 from tests.problems import make_data
 
@@ -114,6 +118,24 @@ def test_energies_are_means_over_the_samples_of_other_classes(n_features):
         P = model.quadratic_matrix(c)
         expected = np.mean([x @ P @ x for x in X[y != c]])
         assert found[c] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("block", [1, 5, 4096])
+def test_energies_of_all_and_of_own_samples(block, monkeypatch):
+    monkeypatch.setattr("dualqml.extractors.quadratic_features._ROW_BLOCK", block)
+    rng = np.random.default_rng(0)
+    X, y = make_data([1, 4, 2, 3], 6, seed=3)
+    order = rng.permutation(y.size)
+    X, y = X[order], y[order]
+    # A class without factors, and one with several.
+    ranks = np.array([1, 0, 3, 2])
+    components = rng.normal(size=(6, 6))
+    everyone = energies_in_scatter(components, ranks, X.T @ X)
+    own = own_energies(X, y, components, ranks)
+    for c, factors in enumerate(np.split(components, np.cumsum(ranks)[:-1])):
+        squares = ((X @ factors.T) ** 2).sum(axis=1)
+        assert everyone[c] == pytest.approx(squares.sum(), rel=1e-12)
+        assert own[c] == pytest.approx(squares[y == c].sum(), rel=1e-12)
 
 
 def unequal_gallery(seed, n_classes=40, n_features=50, noise=1.0):

@@ -11,11 +11,20 @@ from scipy.spatial.distance import cdist
 from dualqml._linalg import unit_rows
 from dualqml.exceptions import DualQMLError
 from dualqml.extractors import (
+    Background,
     _coordinates,
     _leave_one_out,
     dual_qml_w,
     within_metric,
 )
+from dualqml.extractors._coordinates import (
+    BackgroundCoordinates,
+    InputCoordinates,
+    SumCoordinates,
+)
+from dualqml.extractors.part_sums import InputSums, PartRows
+from dualqml.extractors.prepared_samples import PreparedSamples
+from dualqml.extractors.within_metric import within_spectrum
 from dualqml.images.tangents import tangent_images
 from tests.coordinate_systems import (
     SHAPE,
@@ -242,8 +251,93 @@ def test_the_switch_points_are_the_documented_ones():
         (_coordinates._MOST_LANDMARKS, "| 1,280 images or longer vectors |"),
         (_leave_one_out._MOST_CLASSES, "| 1,000 classes, or 32 samples"),
         (_leave_one_out._MOST_PER_CLASS, "or 32 samples of a class |"),
-        (within_metric._MOST_KERNEL_SAMPLES, "| 20,000 samples |"),
-        (dual_qml_w._MOST_PROFILES // 10**6, "| 25 million pairs"),
+        (within_metric.MOST_KERNEL_SAMPLES, "| 20,000 samples |"),
+        (dual_qml_w.MOST_PROFILES // 10**6, "| 25 million pairs"),
     ):
         assert text in table
         assert f"{number:,}" in text
+
+
+def sums_of(X, codes):
+    order = np.argsort(codes, kind="stable")
+    return InputSums.of_part(PartRows(X[order], np.bincount(codes)), unit=True)
+
+
+def background_of(n_features, seed=5):
+    X, codes = make_data([3] * 30, n_features, seed=seed, centre=False)
+    return Background.from_samples(X + 0.2, codes)
+
+
+@pytest.mark.parametrize("weight", [None, 0.0, 0.3, 2.0])
+@pytest.mark.parametrize("sizes", [[3, 1, 4, 2] * 5, [1, 2], [1] * 15])
+@pytest.mark.parametrize("final", [False, True])
+def test_coordinates_from_sums_are_those_of_the_samples(
+    weight, sizes, final, monkeypatch
+):
+    # Leading directions only, which depend on the whole scatter.
+    monkeypatch.setattr(_coordinates, "_COARSE_DIRECTIONS", 5)
+    X, codes = make_data(sizes, 12, centre=False)
+    X = unit_rows(X + 0.3)
+    samples = PreparedSamples(X, None, X.shape[1])
+    background = None if weight is None else background_of(12)
+    if weight:
+        expected = BackgroundCoordinates(samples, codes, background, weight)
+    else:
+        expected = InputCoordinates(samples, codes)
+    found = SumCoordinates(sums_of(X, codes), X, background, weight or 0.0)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-13)
+    ours, theirs = (
+        system.coordinates() if final else system.coarse()
+        for system in (found, expected)
+    )
+    assert ours.n_directions == theirs.n_directions
+    # Equal up to a rotation: the same products, also of new samples.
+    A, B = ours.training, theirs.training
+    np.testing.assert_allclose(A @ A.T, B @ B.T, atol=1e-10)
+    new = np.random.default_rng(0).normal(size=(5, 12)) - found.mean
+    ours_new, theirs_new = new @ ours.projector, new @ theirs.projector
+    np.testing.assert_allclose(A @ ours_new.T, B @ theirs_new.T, atol=1e-10)
+    np.testing.assert_allclose(
+        ours_new @ ours_new.T, theirs_new @ theirs_new.T, atol=1e-9
+    )
+    # And the same variation within classes.
+    spectra = [within_spectrum(part, codes, 0.0) for part in (ours, theirs)]
+    scales = [spectrum.scale for spectrum in spectra]
+    np.testing.assert_allclose(*scales, rtol=1e-10)
+    np.testing.assert_allclose(
+        *[spectrum.variances for spectrum in spectra], rtol=0, atol=1e-9
+    )
+
+
+def test_coordinates_from_sums_need_only_some_of_the_samples():
+    X, codes = make_data([4] * 9, 8, centre=False)
+    sums, some = sums_of(X, codes), np.flatnonzero(codes < 3)
+    everyone, few = (SumCoordinates(sums, rows) for rows in (X, X[some]))
+    for method in ("coordinates", "coarse"):
+        whole, part = (getattr(system, method)() for system in (everyone, few))
+        np.testing.assert_allclose(part.training, whole.training[some], atol=1e-14)
+        np.testing.assert_array_equal(part.within, whole.within)
+    two = few.coarse().first(2)
+    assert two.training.shape == (some.size, 2)
+    np.testing.assert_array_equal(two.within, few.coarse().within[:2, :2])
+
+
+def test_equal_samples_have_coordinates_with_a_background_only():
+    X = np.tile(unit_rows(np.arange(1.0, 9.0)[None]), (4, 1))
+    sums = sums_of(X, np.array([0, 0, 1, 1]))
+    background = background_of(8)
+    for weight in (None, 0.0):
+        with pytest.raises(DualQMLError, match="All samples are equal"):
+            SumCoordinates(sums, X, background if weight is not None else None, 0.0)
+    assert SumCoordinates(sums, X, background, 1.0).coarse().training.shape == (4, 8)
+
+
+def test_rounding_within_classes_is_no_variation():
+    X, codes = make_data([1] * 6, 8, centre=False)
+    copies, codes = np.repeat(X, 7, axis=0), np.repeat(codes, 7)
+    sums = sums_of(copies, codes)
+    assert np.trace(sums.within) > 0.0
+    found = SumCoordinates(sums, copies[:1])
+    assert (found.coordinates().within == 0.0).all()
+    # The one sample is no measure: it may be at the mean.
+    assert within_spectrum(found.coarse(), codes, 0.0).scale == 0.0

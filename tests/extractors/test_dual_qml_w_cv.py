@@ -131,12 +131,12 @@ def test_the_preferred_rule_depends_on_the_kind_of_rows(n_classes, options, pref
 
 
 def test_rule_cosine_is_not_tried_with_very_many_samples_and_classes(monkeypatch):
-    monkeypatch.setattr(dual_qml_w, "_MOST_PROFILES", 24 * 8 - 1)
+    monkeypatch.setattr(dual_qml_w, "MOST_PROFILES", 24 * 8 - 1)
     model = DualQMLWCV(random_state=0, **SMALL).fit(X, y)
     assert {params["rule"] for params in model.cv_results_["params"]} == {"max"}
     alone = DualQMLWCV(random_state=0, **SMALL, rules=("cosine",)).fit(X, y)
     assert alone.best_rule_ == "cosine"
-    monkeypatch.setattr(dual_qml_w, "_MOST_PROFILES", 24 * 8)
+    monkeypatch.setattr(dual_qml_w, "MOST_PROFILES", 24 * 8)
     model = DualQMLWCV(random_state=0, **SMALL).fit(X, y)
     assert {params["rule"] for params in model.cv_results_["params"]} == set(RULES)
 

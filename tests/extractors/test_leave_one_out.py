@@ -12,6 +12,7 @@ from dualqml.extractors._leave_one_out import (
     LeaveOneOut,
     LeftOutPeople,
     LeftOutSlot,
+    contest_classes,
     make_contest,
 )
 from dualqml.extractors.class_sizes import pooled_correlation
@@ -486,3 +487,39 @@ def test_responses_to_single_samples_are_those_of_a_loop(sizes, lam, seed):
             assert found.single_responses[k] == pytest.approx(
                 np.mean(single), rel=1e-6, abs=1e-8
             )
+
+
+def test_classes_of_a_contest(monkeypatch):
+    monkeypatch.setattr(_leave_one_out, "_MOST_CLASSES", 5)
+    assert contest_classes(np.array([1, 2, 1, 3, 1])).tolist() == [0, 1, 2, 3, 4]
+    # Evenly spaced among those of several samples.
+    counts = np.where(np.arange(30) % 3 == 0, 1, 4)
+    found = contest_classes(counts)
+    assert found.size == 5
+    assert (np.diff(found) > 0).all()
+    assert (counts[found] > 1).all()
+    assert (found[0], found[-1]) == (1, 29)
+    # All of these, and some of one sample.
+    few = contest_classes(np.where(np.arange(30) > 26, 2, 1))
+    assert {27, 28, 29} <= set(few.tolist())
+    assert few.size == 5
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_contest_is_the_same_without_the_classes_that_take_no_part(monkeypatch, seed):
+    # In a fit in parts, only the samples that take part are at hand, by class.
+    monkeypatch.setattr(_leave_one_out, "_MOST_CLASSES", 5)
+
+    def contest_of_codes(codes):
+        state = None if seed is None else np.random.RandomState(seed)
+        return make_contest(codes, state)
+
+    rng = np.random.default_rng(0)
+    codes = rng.permutation(np.repeat(np.arange(12), [1, 5, 3] * 4))
+    classes = contest_classes(np.bincount(codes))
+    rows = np.concatenate([np.flatnonzero(codes == c) for c in classes])
+    everyone = contest_of_codes(codes)
+    alone = contest_of_codes(np.searchsorted(classes, codes[rows]))
+    np.testing.assert_array_equal(rows[alone.rows], everyone.rows)
+    np.testing.assert_array_equal(alone.index, everyone.index)
+    np.testing.assert_array_equal(alone.real, everyone.real)

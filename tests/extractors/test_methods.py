@@ -29,6 +29,12 @@ def few_folds(name):
     return {"cv": 2, "lams": (1.0,)} if name in OWN_RULE else {}
 
 
+def test_every_method_has_its_full_name_and_a_reference():
+    known = [*METHODS.values(), *VECTOR_METHODS.values()]
+    assert all(method.reference for method in known)
+    assert len({method.title for method in known} - {""}) == len(known)
+
+
 def test_rows_are_those_of_the_papers_tables():
     assert NAMES == [
         "APCA",

@@ -1,18 +1,22 @@
 """The choice of a recogniser's parameters, against a loop and on made-up data."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualqml._linalg import unit_rows
+from dualqml._linalg import class_means, unit_rows
 from dualqml.extractors import Background, WithinMetric
 from dualqml.extractors._leave_one_out import make_contest
 from dualqml.extractors.open_set_search import (
+    CosineScale,
     LeftOutScores,
     OpenSetGrid,
     OpenSetParameters,
     _Search,
+    _system_of_samples,
     search_open_set,
 )
 from dualqml.extractors.prepared_samples import PreparedSamples
@@ -42,7 +46,8 @@ def search(X, y, grid=WIDE, metric=METRIC):
 def left_out_scores(X, y, rho, lam, weight):
     """Scores as candidates are compared, without the corrections of the final ones."""
     samples = PreparedSamples(unit_rows(X), None, X.shape[1])
-    found = _Search(METRIC, samples, y, make_contest(y, None))
+    system_of = partial(_system_of_samples, METRIC, samples, y)
+    found = _Search(METRIC, samples, y, make_contest(y, None), system_of)
     return found.parts(0.0, rho, lam).joined(weight)
 
 
@@ -286,3 +291,25 @@ def test_a_background_is_used_if_it_is_about_such_people(true):
         found = search(X, y, grid, metric).parameters
         chosen.append(found.background_weight)
     assert chosen == [1.0 if true else 0.0] * 3
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_cosines_from_sums_are_those_of_the_samples(bounded):
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(20), 3)
+    units = unit_rows(0.5 + rng.normal(size=(60, 9)))
+    means = unit_rows(class_means(units, codes)[0])
+    cosines = units @ means.T
+    others = cosines[codes[:, None] != np.arange(20)]
+    found = CosineScale.of_sums(
+        float(others.sum()),
+        float(others @ others),
+        n_samples=60,
+        n_means=20,
+        n_inputs=9,
+        bounded=bounded,
+    )
+    expected = CosineScale.fitted(units, means, codes, bounded=bounded)
+    assert found.mean == pytest.approx(expected.mean, rel=1e-12)
+    assert found.spread == pytest.approx(expected.spread, rel=1e-10)
+    assert found.mean == pytest.approx(others.mean(), rel=1e-12)

@@ -288,8 +288,8 @@ def test_single_precision_comes_back_as_single(options):
 
 @pytest.mark.parametrize(("most", "linear"), [(23, True), (24, False)])
 def test_auto_is_the_kernel_up_to_a_number_of_samples(most, linear, monkeypatch):
-    assert within_metric._MOST_KERNEL_SAMPLES == 20_000
-    monkeypatch.setattr(within_metric, "_MOST_KERNEL_SAMPLES", most)
+    assert within_metric.MOST_KERNEL_SAMPLES == 20_000
+    monkeypatch.setattr(within_metric, "MOST_KERNEL_SAMPLES", most)
     metric = WithinMetric().fit(X, y)
     assert (metric.kernel_ is None) == linear
     assert (metric.mean_ is None) != linear

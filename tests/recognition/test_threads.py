@@ -16,8 +16,8 @@ def vectors(n_people=12, seed=0):
     return {f"s{number:02d}": own for number, own in enumerate(rows)}
 
 
-def enrolled(people):
-    recognizer = Recognizer(threshold=0.0)
+def enrolled(people, **options):
+    recognizer = Recognizer(threshold=0.0, **options)
     for name, rows in people.items():
         recognizer.enroll(name, rows)
     return recognizer
@@ -45,9 +45,10 @@ def test_several_threads_may_search_first_after_a_change():
             shared.remove(names[round_])
 
 
-def test_a_search_sees_the_people_before_a_change_or_after_it():
+@pytest.mark.parametrize("refit", ["exact", "deferred"])
+def test_a_search_sees_the_people_before_a_change_or_after_it(refit):
     people = vectors()
-    shared = enrolled(people)
+    shared = enrolled(people, refit=refit).fit()
     start, stop = threading.Barrier(3), threading.Event()
     known = {}
 
@@ -88,13 +89,14 @@ def test_a_search_sees_the_people_before_a_change_or_after_it():
                 assert answer.subject == "s03"
 
 
+@pytest.mark.parametrize("refit", ["exact", "deferred"])
 @pytest.mark.parametrize("part", ["_gallery", "_cache"])
 @pytest.mark.parametrize("verb", ["remove", "enroll"])
 def test_an_interrupted_change_leaves_no_model_of_other_samples(
-    monkeypatch, part, verb
+    monkeypatch, part, verb, refit
 ):
     people = vectors()
-    recognizer = enrolled(people).fit()
+    recognizer = enrolled(people, refit=refit).fit()
     target = getattr(recognizer, part)
     method = "forget" if part == "_cache" else {"enroll": "add"}.get(verb, verb)
 
@@ -108,6 +110,11 @@ def test_an_interrupted_change_leaves_no_model_of_other_samples(
     with pytest.raises(KeyboardInterrupt):
         getattr(recognizer, verb)(*arguments)
     monkeypatch.undo()
+    found = recognizer._fitted_matcher()
+    counts = [len(recognizer.samples(name)) for name in recognizer.subjects()]
+    assert found.subjects == recognizer.subjects()
+    assert found.model.qml_.dual_coef_.size == sum(counts)
+    recognizer.fit()
     present = {name: recognizer.samples(name) for name in recognizer.subjects()}
     fresh = enrolled(present)
     np.testing.assert_array_equal(

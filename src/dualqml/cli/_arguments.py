@@ -2,9 +2,15 @@
 """What a command consists of, and arguments that several commands have."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from dualqml.exceptions import ClusterError
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 class Command(NamedTuple):
@@ -218,6 +224,96 @@ def add_photograph_arguments(
         metavar="VALUE",
         help="what they are divided by then (default: 127.5)",
     )
+
+
+def add_cluster_arguments(
+    parser: argparse.ArgumentParser, work: str, *, blocks: bool = False
+) -> None:
+    """Declare on which Dask cluster a command works.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        The parser.
+    work : str
+        What the help says about the work that is done there.
+    blocks : bool, default=False
+        Whether all workers, wherever they are, write blocks into one scratch folder.
+    """
+    parser.set_defaults(scratch_is_shared=blocks)
+    group = parser.add_argument_group("cluster")
+    group.add_argument(
+        "--dask",
+        metavar="PLACE",
+        help=f"{work} on a Dask cluster (needs dualqml[dask]). PLACE is local, for "
+        "processes on this machine; the address of a scheduler, such as "
+        "tcp://host:8786 or tls://host:8786; or the file that a scheduler has written "
+        "(scheduler.json). Workers must have the same versions as this machine",
+    )
+    group.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="number of processes of --dask local (default: all cores)",
+    )
+    group.add_argument(
+        "--memory-limit",
+        metavar="4GB",
+        help="most memory of each process of --dask local, 0 for no limit (default: "
+        "they share the memory of the machine). A process that takes more is killed",
+    )
+    group.add_argument(
+        "--scratch",
+        type=Path,
+        metavar="DIR",
+        help="folder for temporary files (default: that of the system). "
+        "All workers of a cluster elsewhere must see it"
+        if blocks
+        else "folder for temporary files of --dask local (default: that of the system)",
+    )
+
+
+@contextmanager
+def cluster(options: argparse.Namespace) -> "Iterator[Client | None]":
+    """Connect to the cluster that the arguments of `add_cluster_arguments` name.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The parsed arguments.
+
+    Yields
+    ------
+    distributed.Client or None
+        The connection; None without --dask.
+
+    Raises
+    ------
+    ClusterError
+        There is no such cluster, or arguments are given that do not belong to it.
+    """
+    if options.dask is None:
+        for name in ("workers", "memory_limit", "scratch"):
+            if getattr(options, name) is not None:
+                flag = name.replace("_", "-")
+                raise ClusterError(
+                    f"--{flag} belongs to a cluster: add --dask, such as --dask local"
+                )
+        yield None
+        return
+    from dualqml.scale import connected
+
+    if options.dask != "local" and options.scratch and not options.scratch_is_shared:
+        raise ClusterError(
+            "--scratch belongs to --dask local: a cluster elsewhere has its own folders"
+        )
+    with connected(
+        options.dask,
+        workers=options.workers,
+        memory_limit=options.memory_limit,
+        scratch=options.scratch,
+    ) as client:
+        yield client
 
 
 def add_bad_argument(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 from dualqml._text import printable
 
@@ -204,6 +205,55 @@ class Progress:
             return None
         spent = time.monotonic() - self._start
         return spent / self.done * (self.total - self.done)
+
+
+class StepProgress:
+    """Show how far a fit in blocks is; see `dualqml.scale.fit_blocks`.
+
+    Parameters
+    ----------
+    stream : text stream, optional
+        The stream; standard error by default.
+
+    Examples
+    --------
+    >>> from dualqml.cli._output import StepProgress
+    >>> with StepProgress() as progress:
+    ...     progress("shuffle", 0, 2)
+    ...     progress("shuffle", 2, 2)
+    ...     progress("solve", 0, 4)
+    """
+
+    _TITLES: ClassVar[Mapping[str, str]] = {
+        "shuffle": "Sorting blocks of rows",
+        "gather": "Gathering parts",
+        "scatter": "Adding up parts",
+        "solve": "Solving parts",
+    }
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._step: tuple[str, Progress] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """Show how many tasks of a step are done."""
+        if self._step is None or self._step[0] != step:
+            self.close()
+            shown = Progress(self._TITLES[step], total, log=True, stream=self._stream)
+            self._step = step, shown
+        self._step[1](done, total)
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._step is not None:
+            self._step[1].close()
+            self._step = None
 
 
 class ProgressLine:

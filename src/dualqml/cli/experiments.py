@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -13,6 +14,7 @@ from dualqml.cli._arguments import (
     Command,
     add_background_argument,
     add_bad_argument,
+    add_cluster_arguments,
     add_data_arguments,
     add_force_argument,
     add_input_argument,
@@ -20,16 +22,20 @@ from dualqml.cli._arguments import (
     add_method_argument,
     add_photograph_arguments,
     add_root_argument,
+    cluster,
 )
 from dualqml.cli._output import Progress, ProgressLine, say, say_json
 from dualqml.cli.exit_codes import FAILED, OK
 from dualqml.exceptions import DatabaseError, MethodError, StoreError
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from dualqml.data import AnyDatabase
     from dualqml.experiments.output import Written
     from dualqml.experiments.protocol import Experiment
     from dualqml.experiments.runner import Summary
+    from dualqml.experiments.store import ResultStore
     from dualqml.extractors.own_methods import OwnMethod
 
 
@@ -41,10 +47,14 @@ def reproduce(options: argparse.Namespace) -> int:
         describe_databases,
         write_settings,
     )
-    from dualqml.experiments.runner import run_experiment
     from dualqml.experiments.store import ResultStore
 
     jobs = photograph_jobs(options)
+    if options.dask is not None and options.jobs is not None:
+        raise ValueError(
+            "--jobs is the number of own processes, and --dask works on a cluster: "
+            "give one of them. --workers is the number of processes of --dask local."
+        )
     store_path = options.out / RESULTS_FILE
     check_parent(options.out)
     if store_path.exists() and not (options.resume or options.force):
@@ -52,37 +62,61 @@ def reproduce(options: argparse.Namespace) -> int:
             f"{store_path} is there already. Add --resume to go on with it, --force to "
             "start again, or choose another folder with --out."
         )
-    databases = _databases(options)
-    if databases is None:
-        return FAILED
-    experiment = _experiment(options, databases)
-    left_out = _left_out(experiment)
-    for name, said in left_out.items():
-        for sentence in said:
-            say(f"dualqml: {name}: {sentence}", error=True)
-    if not experiment.units:  # planned before anything is written
-        raise ValueError("There is nothing to run")
-    if options.force and not options.resume:
-        store_path.unlink(missing_ok=True)
-    with ResultStore(store_path) as store:
-        write_settings(
-            options.out,
-            command=shlex.join(["dualqml", *_reproduce_words(options, experiment)]),
-            databases=describe_databases(experiment.databases, left_out),
-        )
-        shown = None if options.quiet else ProgressLine()
-        try:
-            summary = run_experiment(
-                experiment,
-                store,
-                n_jobs=jobs,
-                retry_failed=options.retry_failed,
-                progress=shown,
+    if options.method:
+        # Modules in the folder where the command runs are found, after all others, in
+        # this process and in those that it starts.
+        sys.path.append(os.getcwd())
+    with cluster(options) as client:
+        databases = _databases(options)
+        if databases is None:
+            return FAILED
+        experiment = _experiment(options, databases)
+        left_out = _left_out(experiment)
+        for name, said in left_out.items():
+            for sentence in said:
+                say(f"dualqml: {name}: {sentence}", error=True)
+        if not experiment.units:  # planned before anything is written
+            raise ValueError("There is nothing to run")
+        if options.force and not options.resume:
+            store_path.unlink(missing_ok=True)
+        with ResultStore(store_path) as store:
+            write_settings(
+                options.out,
+                command=shlex.join(["dualqml", *_reproduce_words(options, experiment)]),
+                databases=describe_databases(experiment.databases, left_out),
             )
-        finally:
-            if shown is not None:
-                shown.close()
+            summary = _run(experiment, store, client, jobs, options)
     return _conclude(summary, experiment, options)
+
+
+def _run(
+    experiment: "Experiment",
+    store: "ResultStore",
+    client: "Client | None",
+    jobs: int,
+    options: argparse.Namespace,
+) -> "Summary":
+    """Run an experiment, here or on a cluster, and show the progress."""
+    from dualqml.experiments.runner import run_experiment
+
+    elsewhere = None
+    if client is not None:
+        from dualqml.scale import run_units
+
+        elsewhere = partial(run_units, client)
+    shown = None if options.quiet else ProgressLine()
+    try:
+        return run_experiment(
+            experiment,
+            store,
+            n_jobs=jobs,
+            run_units=elsewhere,
+            retry_failed=options.retry_failed,
+            progress=shown,
+        )
+    finally:
+        if shown is not None:
+            shown.close()
 
 
 def report(options: argparse.Namespace) -> int:
@@ -111,24 +145,31 @@ def evaluate(options: argparse.Namespace) -> int:
             f"{options.out} has files already; --force replaces a report, or choose "
             "another folder with --out"
         )
-    data = read_labelled(options)
-    if stops_at_bad(data, options):
-        return FAILED
-    background = read_background(options, kind=data.kind, embedder=data.embedder)
-    with Progress("Measuring", options.repeats, log=True) as progress:
-        found = evaluate_open_set(
-            data.samples,
-            data.labels,
-            name=data.name,
-            m=options.m,
-            strangers=options.strangers,
-            repeats=options.repeats,
-            seed=options.seed,
-            fpir=options.fpir,
-            progress=progress,
-            method=options.method,
-            background=background,
-        )
+    with cluster(options) as client:
+        data = read_labelled(options)
+        if stops_at_bad(data, options):
+            return FAILED
+        background = read_background(options, kind=data.kind, embedder=data.embedder)
+        elsewhere = None
+        if client is not None:
+            from dualqml.scale import run_divisions
+
+            elsewhere = partial(run_divisions, client)
+        with Progress("Measuring", options.repeats, log=True) as progress:
+            found = evaluate_open_set(
+                data.samples,
+                data.labels,
+                name=data.name,
+                m=options.m,
+                strangers=options.strangers,
+                repeats=options.repeats,
+                seed=options.seed,
+                fpir=options.fpir,
+                progress=progress,
+                run_divisions=elsewhere,
+                method=options.method,
+                background=background,
+            )
     command = shlex.join(["dualqml", *_evaluate_words(options, data.name)])
     page, text = write_open_set(found, options.out, command=command)
     if options.json:
@@ -253,9 +294,6 @@ def _methods(
     from dualqml.extractors.own_methods import OwnMethod, installed_methods
 
     own = [OwnMethod.parse(text) for text in options.method]
-    if own:
-        # Modules in the folder where the command runs are found, after all others.
-        sys.path.append(os.getcwd())
     if options.methods is None:
         return None, tuple(own)
     plugins = installed_methods()
@@ -532,6 +570,7 @@ def _add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     add_photograph_arguments(
         parser, jobs="number of processes, and of threads that read photographs"
     )
+    add_cluster_arguments(parser, "run the units")
     add_bad_argument(parser)
     add_force_argument(parser, "results that exist")
     _add_paper_argument(parser)
@@ -588,6 +627,7 @@ def _add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("dualqml-evaluation"),
         help="folder of the report (default: dualqml-evaluation)",
     )
+    add_cluster_arguments(parser, "measure the divisions")
     add_force_argument(parser, "a report that exists")
     add_json_argument(parser)
 
@@ -605,13 +645,16 @@ Append ":distinct" to leave out subjects that are copies of others
 (feret:distinct).
 
 Every result is saved as soon as it is known. After a stop, run the same command
-with --resume to continue.""",
+with --resume to continue. The results do not depend on where the units run: in
+one process, in several (--jobs), or on a cluster (--dask).""",
         examples="""examples:
   dualqml reproduce
   dualqml reproduce ar feret:distinct --root ~/databases --out results --resume
   dualqml reproduce my-photos/ -m 2,4 --methods LDA,DualQML-W --repeats 10
   dualqml reproduce faces.npz -m 2,5 --tune
   dualqml reproduce orl --features pixels,local -m 2
+  dualqml reproduce ar --dask local --workers 4 --memory-limit 4GB
+  dualqml reproduce ar --dask tcp://10.0.0.1:8786 --resume
   dualqml reproduce orl -m 2 --method "svm=sklearn.svm:LinearSVC(C=1.0)\"""",
         add_arguments=_add_reproduce_arguments,
         run=reproduce,
@@ -634,7 +677,8 @@ by the cosine of the input and, for images, of local descriptors.""",
   dualqml evaluate people/ -m 3 --out evaluation
   dualqml evaluate people/ -m 3 --fpir 0.01
   dualqml evaluate --embeddings faces.npz -m 5 --repeats 10
-  dualqml evaluate people/ -m 3 --background others/""",
+  dualqml evaluate people/ -m 3 --background others/
+  dualqml evaluate --embeddings faces.npz --repeats 100 --dask local""",
         add_arguments=_add_evaluate_arguments,
         run=evaluate,
     ),

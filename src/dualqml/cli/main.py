@@ -78,7 +78,14 @@ _PURPOSES = {
             "identify calibrate",
             (FAILED, UNKNOWN, NO_FACE),
         ),
-        "remove": _Row("models", "Erase subjects from a model.", "subjects enroll"),
+        "remove": _Row(
+            "models", "Erase subjects from a model.", "subjects enroll refit"
+        ),
+        "refit": _Row(
+            "models",
+            "Fit a model whose changes were deferred to its present subjects.",
+            "enroll remove inspect",
+        ),
         "subjects": _Row(
             "models", "List the subjects of a model.", "inspect enroll remove"
         ),

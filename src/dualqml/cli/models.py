@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Commands on model files.
 
-They are train, enroll, remove, subjects, calibrate, check, background and inspect.
+They are train, enroll, remove, refit, subjects, calibrate, check, background and
+inspect.
 """
 
 import argparse
@@ -13,14 +14,16 @@ from dualqml._text import counted
 from dualqml.cli._arguments import (
     Command,
     add_background_argument,
+    add_cluster_arguments,
     add_data_arguments,
     add_force_argument,
     add_json_argument,
     add_method_argument,
     add_model_argument,
     add_probe_arguments,
+    cluster,
 )
-from dualqml.cli._output import Progress, say, say_json
+from dualqml.cli._output import Progress, StepProgress, say, say_json
 from dualqml.cli.exit_codes import FAILED, NO_FACE, OK
 from dualqml.exceptions import DatabaseError
 
@@ -40,18 +43,31 @@ def train(options: argparse.Namespace) -> int:
     from dualqml.recognition import Recognizer
 
     _check_new(options)
-    data = read_labelled(options)
-    if stops_at_bad(data, options):
-        return FAILED
-    background = read_background(options, kind=data.kind, embedder=data.embedder)
-    recognizer = Recognizer(
-        options.method,
-        threshold=options.threshold,
-        background=background,
-        embedding=data.embedder,
-    )
-    recognizer.enroll_many(data.samples, data.labels, names=data.files)
-    recognizer.fit()
+    with cluster(options) as client:
+        data = read_labelled(options)
+        if stops_at_bad(data, options):
+            return FAILED
+        background = read_background(options, kind=data.kind, embedder=data.embedder)
+        recognizer = Recognizer(
+            options.method,
+            threshold=options.threshold,
+            background=background,
+            embedding=data.embedder,
+            refit=options.refit,
+        )
+        recognizer.enroll_many(data.samples, data.labels, names=data.files)
+        if client is None:
+            recognizer.fit()
+        else:
+            from dualqml.scale import fit_recognizer
+
+            with StepProgress() as progress:
+                fit_recognizer(
+                    recognizer,
+                    client=client,
+                    scratch=options.scratch,
+                    progress=progress,
+                )
     n_subjects = len(recognizer.subjects())
     if options.threshold is None:
         if n_subjects < 4 and background is None:
@@ -88,7 +104,7 @@ def train(options: argparse.Namespace) -> int:
     return exit_code(data, options)
 
 
-# Three commands change a model. Between the reading and the writing, another process
+# Four commands change a model. Between the reading and the writing, another process
 # must not change it too: one of the two changes would be lost.
 
 
@@ -98,11 +114,10 @@ def enroll(options: argparse.Namespace) -> int:
 
     from dualqml.cli._probes import read_probes
     from dualqml.cli._samples import tell_bad
-    from dualqml.recognition import Recognizer
     from dualqml.recognition.inputs import sample_names
 
     with exclusive(options.model):
-        recognizer = Recognizer.load(options.model)
+        recognizer = _changeable(options)
         probes = list(read_probes(options, recognizer))
         skipped = [str(problem) for probe in probes for problem in probe.problems]
         remarks = [f"{p.name}: {remark}" for p in probes for remark in p.remarks]
@@ -129,21 +144,21 @@ def enroll(options: argparse.Namespace) -> int:
                 "left_out": skipped,
                 "model_id": recognizer.model_id,
                 "stale_calibration": stale,
+                "refit_due": _due(recognizer),
             }
         )
     else:
         say(f"{options.subject}: {counted(added, 'sample')} added. {_enrolled(known)}")
+        _say_due(recognizer)
         _say_stale(recognizer, fresh)
     return FAILED if skipped and options.on_bad != "skip" else OK
 
 
 def remove(options: argparse.Namespace) -> int:
     """Erase subjects from a model."""
-    from dualqml.recognition import Recognizer
-
     erased = list(dict.fromkeys(options.subjects))
     with exclusive(options.model):
-        recognizer = Recognizer.load(options.model)
+        recognizer = _changeable(options)
         for subject in erased:
             recognizer.remove(subject)
         fresh = recognizer.refresh_prior()
@@ -152,11 +167,58 @@ def remove(options: argparse.Namespace) -> int:
     if options.json:
         about = {"removed": len(erased), "subjects": left}
         stale = recognizer.calibration_is_stale
-        say_json(about | {"model_id": recognizer.model_id, "stale_calibration": stale})
+        of_model = {"model_id": recognizer.model_id, "stale_calibration": stale}
+        say_json(about | of_model | {"refit_due": _due(recognizer)})
     else:
         say(f"{len(erased)} erased. {_enrolled(left)}")
+        _say_due(recognizer)
         _say_stale(recognizer, fresh)
     return OK
+
+
+def refit(options: argparse.Namespace) -> int:
+    """Fit a model exactly, if its refit is due."""
+    from dualqml.recognition import Recognizer
+
+    with exclusive(options.model):
+        recognizer = Recognizer.load(options.model)
+        due = recognizer.refit_due
+        if due is not None:
+            recognizer.fit()
+            recognizer.save(options.model)
+    known = len(recognizer.subjects())
+    if options.json:
+        stale = recognizer.calibration_is_stale
+        about = {"refitted": due is not None, "subjects": known}
+        say_json(about | {"model_id": recognizer.model_id, "stale_calibration": stale})
+    elif due is None:
+        say(f"No refit is due; the model is unchanged. {_enrolled(known)}")
+    else:
+        say(f"Fitted to the present subjects alone. {_enrolled(known)}")
+        _say_stale(recognizer, fresh=False)
+    return OK
+
+
+def _changeable(options: argparse.Namespace) -> "Recognizer":
+    """The recogniser of a command that changes it, with the refits asked for."""
+    from dualqml.recognition import Recognizer
+
+    recognizer = Recognizer.load(options.model)
+    if options.refit is not None:
+        recognizer.refit = options.refit
+    return recognizer
+
+
+def _due(recognizer: "Recognizer") -> dict[str, int] | None:
+    """What has changed since the last exact fit."""
+    due = recognizer.refit_due
+    return None if due is None else dict(vars(due))
+
+
+def _say_due(recognizer: "Recognizer") -> None:
+    """Say what the model still depends on until its refit."""
+    if recognizer.refit_due is not None:
+        say(f"{recognizer.refit_due.describe()} Run dualqml refit.")
 
 
 def _enrolled(number: int) -> str:
@@ -303,11 +365,13 @@ def inspect(options: argparse.Namespace) -> int:
         "subjects": len(recognizer.subjects()),
         "samples": recognizer.n_samples,
         "bytes": options.model.stat().st_size,
+        "refit": recognizer.refit,
     }
     calibration = recognizer.calibration
     if options.json:
         origin = None if calibration is None else calibration.as_dict()
         stale = recognizer.calibration_is_stale
+        about["refit_due"] = _due(recognizer)
         say_json(about | {"calibration": origin, "stale_calibration": stale})
     else:
         for name, value in about.items():
@@ -317,6 +381,7 @@ def inspect(options: argparse.Namespace) -> int:
         say(calibration.describe() if calibration else none)
         if recognizer.calibration_is_stale:
             say("The gallery has changed since then: run dualqml calibrate.")
+        _say_due(recognizer)
     return OK
 
 
@@ -364,6 +429,19 @@ def _check_new(options: argparse.Namespace) -> None:
         raise DatabaseError(f"{options.out} is there already; --force replaces it")
 
 
+def _add_refit_argument(
+    parser: argparse.ArgumentParser, default: str | None = None
+) -> None:
+    parser.add_argument(
+        "--refit",
+        choices=("exact", "deferred"),
+        default=default,
+        help="fit the model after every change, or, for vectors, when dualqml refit is "
+        "run; the model remembers it "
+        f"(default: {default or 'what it remembers'})",
+    )
+
+
 def _add_train_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_arguments(parser)
     parser.add_argument(
@@ -382,6 +460,8 @@ def _add_train_arguments(parser: argparse.ArgumentParser) -> None:
     rate.add_argument(
         "--threshold", type=float, help="use this threshold; do not calibrate"
     )
+    _add_refit_argument(parser, default="exact")
+    add_cluster_arguments(parser, "fit a model of vectors in blocks", blocks=True)
     add_json_argument(parser)
 
 
@@ -389,6 +469,7 @@ def _add_enroll_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_argument(parser)
     parser.add_argument("subject", help="name of the subject on the images")
     add_probe_arguments(parser, several=("error", "largest"))
+    _add_refit_argument(parser)
     add_json_argument(parser)
 
 
@@ -397,6 +478,7 @@ def _add_remove_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "subjects", nargs="+", metavar="subject", help="name of a subject to erase"
     )
+    _add_refit_argument(parser)
     add_json_argument(parser)
 
 
@@ -453,7 +535,8 @@ people out in turn, unless you give one.""",
   dualqml train people/ -o people.dualqml
   dualqml train people/ -o people.dualqml --min-quality 0.5 --several largest
   dualqml train people/ -o people.dualqml --background others/ --fpir 0.001
-  dualqml train --embeddings faces.npz -o faces.dualqml --fmr 0.001""",
+  dualqml train --embeddings faces.npz -o faces.dualqml --fmr 0.001
+  dualqml train --embeddings faces.npz -o faces.dualqml --dask local""",
         add_arguments=_add_train_arguments,
         run=train,
     ),
@@ -470,12 +553,28 @@ The model file is replaced whole; if anything goes wrong, the old one stays.""",
         details="""\
 The model is fitted to the subjects that stay, as if the others had never been
 there, and the file is replaced whole. Copies and backups of the old file are
-not changed: erase them yourself.""",
+not changed: erase them yourself.
+
+With --refit deferred the samples, the matrix and the mean of an erased subject
+go at once, and what others have learnt from them goes with "dualqml refit".""",
         examples="""examples:
   dualqml remove people.dualqml "Ann Lee"
-  dualqml remove people.dualqml "Ann Lee" "Bob Fox" --json""",
+  dualqml remove people.dualqml "Ann Lee" "Bob Fox" --json
+  dualqml remove many.dualqml "Ann Lee" --refit deferred""",
         add_arguments=_add_remove_arguments,
         run=remove,
+    ),
+    "refit": Command(
+        details="""\
+Changes with --refit deferred cost little, but until a refit the model depends
+on people who were erased: "dualqml inspect" says how. This command fits it to
+the present subjects, as if no other had ever been there, and replaces the file
+whole. If no refit is due, nothing changes.""",
+        examples="""examples:
+  dualqml refit many.dualqml
+  dualqml refit many.dualqml --json""",
+        add_arguments=_add_reading_arguments,
+        run=refit,
     ),
     "subjects": Command(
         details="With --json, also the number of samples of each.",

@@ -8,8 +8,13 @@ return. Nothing here depends on estimators or images.
 from dualqml.core.certificate import Certificate, certify
 from dualqml.core.newton import newton_path
 from dualqml.core.problem import QMLSolution
-from dualqml.core.solve import CertifiedSolution, solve, solve_certified
-from dualqml.core.spectrum import ScatterSpectrum, scatter_spectrum
+from dualqml.core.solve import CertifiedSolution, solve, solve_certified, solve_part
+from dualqml.core.spectrum import (
+    ScatterSpectrum,
+    SharedSpectrum,
+    scatter_spectrum,
+    shared_spectrum,
+)
 from dualqml.exceptions import (
     DualQMLError,
     FileError,
@@ -29,10 +34,13 @@ __all__ = [
     "NotEnoughMemoryError",
     "QMLSolution",
     "ScatterSpectrum",
+    "SharedSpectrum",
     "SolverError",
     "certify",
     "newton_path",
     "scatter_spectrum",
+    "shared_spectrum",
     "solve",
     "solve_certified",
+    "solve_part",
 ]

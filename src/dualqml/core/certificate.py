@@ -19,7 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualqml._typing import Array, Index, Mask
-from dualqml.core.class_chunks import ClassChunk, class_chunks
+from dualqml.core.class_chunks import (
+    ClassChunk,
+    class_chunks,
+    single_class_chunk,
+)
 from dualqml.core.double_double import MAX_DOUBLE_DOUBLE_SIZE, double_double_product
 from dualqml.core.inertia import OtherSamples, RootCounter
 from dualqml.core.problem import QMLSolution
@@ -219,7 +223,7 @@ def certify_directly(
         for c, own in enumerate(members):
             rows = components[solution.first_rows[c] : solution.first_rows[c + 1]]
             rows = _at_least_one_row(rows)
-            (chunk,) = class_chunks([own], spectrum.rank, _CHUNK_BYTES)
+            chunk = single_class_chunk(own)
             v = solution.multipliers[own][None] / solution.lam
             Z = chunk.gather(spectrum.coordinates)
             counter = RootCounter.among_all_samples(Z, chunk, spectrum, v, 1.0)

@@ -13,13 +13,6 @@ from numpy.typing import NDArray
 
 from dualqml._typing import Array, Index
 
-#: A group of fewer classes than this takes in the classes of the next larger size, so
-#: that there are few groups.
-_MIN_GROUP_SIZE = 32
-#: But only up to this multiple of the smallest size in the group (or one sample more):
-#: padded samples cost as much time as real ones.
-_MAX_PADDING_RATIO = 1.34
-
 
 @dataclass(frozen=True)
 class ClassChunk:
@@ -42,8 +35,8 @@ def class_chunks(
 ) -> list[ClassChunk]:
     """Group classes of similar size and cut the groups into chunks.
 
-    How a class is padded depends on the class sizes alone, never on
-    `chunk_bytes`.
+    How a class is padded depends on its own size alone, so its solution does not
+    depend on the sizes of other classes.
 
     Parameters
     ----------
@@ -60,22 +53,14 @@ def class_chunks(
     list of ClassChunk
         Every class with samples is in exactly one chunk.
     """
-    sizes = np.array([len(own) for own in members])
-    order = np.argsort(sizes, kind="stable")
-    ascending = sizes[order]
+    padded = padded_sizes(np.array([len(own) for own in members], dtype=np.int64))
+    order = np.argsort(padded, kind="stable")
+    ascending = padded[order]
     chunks = []
     start = int(np.searchsorted(ascending, 0, side="right"))
     while start < order.size:
         k = int(ascending[start])
-        limit = max(int(_MAX_PADDING_RATIO * k), k + 1)
         stop = int(np.searchsorted(ascending, k, side="right"))
-        while (
-            stop - start < _MIN_GROUP_SIZE
-            and stop < order.size
-            and ascending[stop] <= limit
-        ):
-            k = int(ascending[stop])
-            stop = int(np.searchsorted(ascending, k, side="right"))
         # Own samples, or the reduced matrices where classes are large.
         per_class = 8 * max(k * rank, min(4 * k, rank) ** 2)
         step = max(1, chunk_bytes // per_class)
@@ -83,6 +68,50 @@ def class_chunks(
             chunks.append(_chunk(order[first : min(first + step, stop)], members, k))
         start = stop
     return chunks
+
+
+def padded_sizes(sizes: Index) -> Index:
+    """Numbers of samples to which classes are padded: four in each doubling.
+
+    Padded samples cost as much time as real ones, and each group of classes costs time
+    too. So there are few groups, and at most a quarter of the samples is added.
+
+    Parameters
+    ----------
+    sizes : ndarray of int
+        Numbers of samples.
+
+    Returns
+    -------
+    ndarray of int
+        The padded numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.core.class_chunks import padded_sizes
+    >>> padded_sizes(np.array([0, 1, 7, 8, 9, 17, 200]))
+    array([  0,   1,   7,   8,  10,  20, 224])
+    """
+    _, bits = np.frexp(sizes)
+    step = 2 ** np.maximum(bits.astype(np.int64) - 3, 0)
+    return np.asarray(-(-sizes // step) * step)
+
+
+def single_class_chunk(own: Index) -> ClassChunk:
+    """A chunk of one class, without padding.
+
+    Parameters
+    ----------
+    own : ndarray of shape (n_own,)
+        The indices of its samples.
+
+    Returns
+    -------
+    ClassChunk
+        The chunk.
+    """
+    return ClassChunk(np.zeros(1, np.intp), own[None], np.ones((1, own.size), bool))
 
 
 def _chunk(classes: Index, members: Sequence[Index], k: int) -> ClassChunk:

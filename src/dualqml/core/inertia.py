@@ -113,12 +113,13 @@ class RootCounter:
         Z are the own samples in the eigenbasis of the scatter.
         """
         L = spectrum.eigenvalues
-        n_samples, n_features = spectrum.samples.shape
+        n_features = spectrum.samples.shape[1]
         weights = np.where(chunk.real, 1.0 + v, 0.0)
         own = np.sqrt(weights)[:, :, None] * Z
         mass = np.einsum("ckr,ckr->cr", own, own)
         dropped = spectrum.dropped[chunk.samples]
-        wide = n_samples <= n_features
+        # A shared spectrum is always that of the scatter.
+        wide = spectrum.shared is None and len(spectrum.samples) <= n_features
         nothing = np.zeros(own.shape[0])
         if wide:
             mass /= L

@@ -58,7 +58,12 @@ class SingleSampleTable:
 
 
 def single_sample_table(
-    L: Array, Z: Array, inv_lam_low: float, inv_lam_high: float
+    L: Array,
+    Z: Array,
+    inv_lam_low: float,
+    inv_lam_high: float,
+    *,
+    squared_norm_range: tuple[float, float] | None = None,
 ) -> SingleSampleTable:
     """Tabulate the one-sample problem for all 1/lam between two bounds.
 
@@ -70,14 +75,19 @@ def single_sample_table(
         Samples in its eigenbasis, none of them zero.
     inv_lam_low, inv_lam_high : float
         Smallest and largest 1/lam that the table is for.
+    squared_norm_range : tuple of float, optional
+        Smallest and largest squared norm of a sample, if these are only some of the
+        samples. By default those of Z.
 
     Returns
     -------
     SingleSampleTable
         The table for all samples.
     """
-    squared_norms = np.einsum("ij,ij->i", Z, Z)
-    lowest, highest = float(squared_norms.min()), float(squared_norms.max())
+    if squared_norm_range is None:
+        squared_norms = np.einsum("ij,ij->i", Z, Z)
+        squared_norm_range = float(squared_norms.min()), float(squared_norms.max())
+    lowest, highest = squared_norm_range
     # g^2 <= |z|^2 h  and  h <= g / (L_min + t)  bracket the root:
     # t |z|^2 >= 1/lam  and  t (L_min + t) |z|^2 / (L_max + t) <= 1/lam.
     t_low = inv_lam_low / highest

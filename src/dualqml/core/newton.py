@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Solver ``newton``: exact QML for all classes at once.
 
-Classes are sorted by size, grouped, padded to the largest of their group and
-solved in chunks that fit the cache. Classes of many samples are first solved for a
-P of rank one (:func:`dualqml.core.rank_one.solve_rank_one`), which is the solution of
-most of them. All others are solved by :func:`dualqml.core.krylov_solver.solve_batch`.
-Groups depend on the class sizes alone and chunks never influence each other,
-so results are bitwise equal for any chunk size and any number of threads.
+Classes are sorted by size, padded to one of a few sizes and
+solved in chunks that fit the cache. Where the samples of other classes span the space,
+classes are first solved for a P of rank one
+(:func:`dualqml.core.rank_one.solve_rank_one`), which is the solution of most of them.
+All others are solved by :func:`dualqml.core.krylov_solver.solve_batch`.
+How a class is padded depends on its own size alone and classes never influence each
+other, so results are bitwise equal for any chunk size and any number of threads.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from dualqml.core.class_chunks import ClassChunk, class_chunks
 from dualqml.core.initial_point import single_sample_table
 from dualqml.core.krylov_solver import BatchSolution, solve_batch
 from dualqml.core.problem import FACTOR_TOLERANCE, QMLSolution
-from dualqml.core.rank_one import MIN_CLASS_SIZE, solve_rank_one
+from dualqml.core.rank_one import solve_rank_one
 from dualqml.core.spectrum import ScatterSpectrum
 
 #: Bytes of own samples that a chunk holds; its temporaries take about ten times that.
@@ -84,9 +85,17 @@ def newton_path(
     if unresolved.any():
         members = [own[~unresolved[own]] for own in members]
         # The table needs rows that are not zero: use another sample in their place.
-        Z = np.where(unresolved[:, None], Z[np.flatnonzero(~unresolved)[0]], Z)
+        # In a part of the classes, there may be none.
+        others = Z[~unresolved]
+        row = others[0] if len(others) else np.sqrt(spectrum.eigenvalues)
+        Z = np.where(unresolved[:, None], row, Z)
+    shared = spectrum.shared
     table = single_sample_table(
-        spectrum.eigenvalues, Z, 1.0 / max(lams), 1.0 / min(lams)
+        spectrum.eigenvalues,
+        Z,
+        1.0 / max(lams),
+        1.0 / min(lams),
+        squared_norm_range=None if shared is None else shared.squared_norm_range,
     )
     chunks = class_chunks(members, spectrum.rank, chunk_bytes)
     states: list[_WarmStart | None] = [None] * len(chunks)
@@ -204,13 +213,12 @@ def _may_have_rank_one(spectrum: ScatterSpectrum, k: int) -> bool:
     They are not if the samples of other classes do not span the space: in each free
     direction that active samples have, M(v) is negative.
     """
-    n_samples = spectrum.coordinates.shape[0]
-    return k >= MIN_CLASS_SIZE and n_samples - k >= spectrum.rank
+    return spectrum.n_samples - k >= spectrum.rank
 
 
 def _continuation_decades(spectrum: ScatterSpectrum, lam: float) -> int:
     """Powers of ten from lam down to an easy one, lam = 100 on unit-norm rows."""
-    mean_squared_norm = spectrum.eigenvalues.sum() / spectrum.coordinates.shape[0]
+    mean_squared_norm = spectrum.eigenvalues.sum() / spectrum.n_samples
     # The same problem on rows of unit norm has this lambda.
     effective = lam * mean_squared_norm**2
     power = int(np.ceil(np.log10(max(effective, 1e-300))))

@@ -33,9 +33,6 @@ from dualqml.core.inertia import one_negative_at_most
 from dualqml.core.krylov_solver import BatchSolution
 from dualqml.core.non_negative import non_negative
 
-#: Classes of fewer samples are solved by the general solver alone, which takes less
-#: than a millisecond for each. At which size both are as fast was not measured.
-MIN_CLASS_SIZE = 10
 #: Power iterations that find the main direction of the own samples. Only the signs of
 #: the responses are used, so a few are enough.
 _POWER_ITERATIONS = 8

@@ -413,14 +413,17 @@ def _right_singular_vectors(matrix: Array) -> tuple[Array, Array, float]:
     it is computed by the Jacobi method, which is more accurate.
     """
     n_rows, n_columns = matrix.shape
-    values = np.zeros(n_columns)
+    values, solved = np.zeros(n_columns), False
     if max(matrix.shape) <= MAX_DOUBLE_DOUBLE_SIZE:
         if n_rows >= n_columns:
             found, _, vectors, work, _, info = dgejsv(matrix, jobu=3)
         else:
             found, vectors, _, work, _, info = dgejsv(matrix.T, jobu=1, jobv=3)
-        found = found * (work[0] / work[1])
-    if max(matrix.shape) > MAX_DOUBLE_DOUBLE_SIZE or info != 0:
+        # It may end without an error and without the scale of its result.
+        solved = info == 0 and work[1] > 0.0
+        if solved:
+            found = found * (work[0] / work[1])
+    if not solved:
         _, found, vectors_T = np.linalg.svd(matrix, full_matrices=True)
         vectors = vectors_T.T
         error = decomposition_error(max(matrix.shape), singular_values=True)

@@ -20,7 +20,13 @@ from dualqml.core.newton import newton_path
 from dualqml.core.problem import QMLSolution
 from dualqml.core.reference import solve_lbfgs, solve_sdp
 from dualqml.core.single_class import other_samples, solve_class, span_coordinates
-from dualqml.core.spectrum import ScatterSpectrum, sample_spectrum, scatter_spectrum
+from dualqml.core.spectrum import (
+    ScatterSpectrum,
+    SharedSpectrum,
+    norm_scale,
+    sample_spectrum,
+    scatter_spectrum,
+)
 
 Solver = Literal["newton", "lbfgs", "sdp"]
 
@@ -176,8 +182,7 @@ def solve_certified(
     """
     # Scale the rows to a norm of about one. Samples s times as long are the same
     # problem with lam s^4, P / s^2 and u / s^4. For powers of two this is exact.
-    mean_square = float(np.einsum("ij,ij->", X, X)) / X.shape[0]
-    scale = float(2.0 ** np.round(0.5 * np.log2(mean_square)))
+    scale = norm_scale(float(np.einsum("ij,ij->", X, X)) / X.shape[0])
     lam = lam * scale**4
     if scale != 1.0:
         X = X / scale
@@ -206,15 +211,109 @@ def solve_certified(
         components = np.concatenate(found.blocks)
         ranks = np.array([block.shape[0] for block in found.blocks])
         multipliers, n_iter = found.multipliers, found.n_iter
-    if scale != 1.0:
-        components, multipliers = components / scale, multipliers / scale**4
-        certificate = replace(
-            certificate,
-            primal=certificate.primal / scale**4,
-            dual=certificate.dual / scale**4,
-        )
-    return CertifiedSolution(
+    solution = CertifiedSolution(
         components, ranks, multipliers, n_iter, certificate, rounding_limited
+    )
+    return _unscaled(solution, scale)
+
+
+def solve_part(
+    X: Array,
+    members: Sequence[Index],
+    lam: float,
+    shared: SharedSpectrum,
+    *,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    n_jobs: int = 1,
+) -> CertifiedSolution:
+    """Solve problem (5) for some of the classes, and prove how good the solutions are.
+
+    Classes know of each other only by the scatter of all samples. So any part of them
+    can be solved by itself. Unlike :func:`solve_certified`, classes that the
+    certificate rejects are not solved again, which would need all samples.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The samples of these classes, one row per sample, none of them zero.
+    members : sequence of ndarray
+        For each of these classes, the indices of its samples.
+    lam : float
+        The regularisation parameter lambda > 0.
+    shared : SharedSpectrum
+        The spectrum of the scatter of all samples of all classes, from
+        :func:`~dualqml.core.shared_spectrum`.
+    tol : float, default=1e-6
+        Relative duality gap and constraint violation asked for.
+    max_iter : int, optional
+        Newton iterations allowed for a class at each level of the solver.
+    n_jobs : int, default=1
+        Number of threads.
+
+    Returns
+    -------
+    CertifiedSolution
+        Factors and multipliers of these classes, and their certificate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.core import shared_spectrum, solve_certified, solve_part
+    >>> X = np.array([[1.0, 0.1], [0.9, -0.1], [0.1, 1.0], [-0.1, 0.8]])
+    >>> members = [np.array([0, 1]), np.array([2, 3])]
+    >>> squares = (X * X).sum(axis=1)
+    >>> shared = shared_spectrum(X.T @ X, 4, (squares.min(), squares.max()))
+    >>> second = solve_part(X[2:], members[:1], 1.0, shared)
+    >>> together = solve_certified(X, members, 1.0)
+    >>> bool(np.allclose(abs(second.components), abs(together.components[1:])))
+    True
+    """
+    if shared.scale != 1.0:
+        X = X / shared.scale
+    spectrum = shared.of_rows(X)
+    solution = solve(
+        spectrum,
+        members,
+        lam * shared.scale**4,
+        tol=tol,
+        max_iter=max_iter,
+        n_jobs=n_jobs,
+    )
+    components = spectrum.back_project(solution.factors)
+    certificate = certify(spectrum, members, solution, components=components, tol=tol)
+    rounding_limited = np.zeros(len(members), dtype=bool)
+    rejected = np.flatnonzero(~(certificate.worst <= tol))
+    if rejected.size:
+        plain = certify(
+            spectrum, members, solution, components=components, tol=tol, rounding=False
+        )
+        rounding_limited[rejected] = plain.worst[rejected] <= tol
+    found = CertifiedSolution(
+        components,
+        solution.ranks,
+        solution.multipliers,
+        solution.n_iter,
+        certificate,
+        rounding_limited,
+    )
+    return _unscaled(found, shared.scale)
+
+
+def _unscaled(found: CertifiedSolution, scale: float) -> CertifiedSolution:
+    """The solution for samples that are `scale` times as long."""
+    if scale == 1.0:
+        return found
+    certificate = replace(
+        found.certificate,
+        primal=found.certificate.primal / scale**4,
+        dual=found.certificate.dual / scale**4,
+    )
+    return replace(
+        found,
+        components=found.components / scale,
+        multipliers=found.multipliers / scale**4,
+        certificate=certificate,
     )
 
 

@@ -95,6 +95,9 @@ class ScatterSpectrum:
         How much of each sample lies in the dropped directions. If n_samples <=
         n_features, the sum of its squared entries in the dropped eigenvectors of
         the Gram matrix, else the norm of ``x - QQ'x``.
+    shared : SharedSpectrum or None
+        Where the samples here are only some of those that the scatter is of, the
+        spectrum that they share with the others.
     """
 
     eigenvalues: Array
@@ -105,11 +108,17 @@ class ScatterSpectrum:
     scatter_error: float
     sample_error: float
     dropped: Array
+    shared: "SharedSpectrum | None" = None
 
     @property
     def rank(self) -> int:
         """Dimension of the span of the samples."""
         return int(self.eigenvalues.shape[0])
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples that the scatter is of, also where these are only some."""
+        return len(self.samples) if self.shared is None else self.shared.n_samples
 
     @property
     def unresolved(self) -> Mask:
@@ -206,14 +215,148 @@ def scatter_spectrum(
         basis, eigenvalues = None, eigenvalues[first:]
         coordinates = vectors[:, first:] * np.sqrt(eigenvalues)
     else:
-        outside = X @ vectors[:, :first]
-        dropped = np.sqrt(np.einsum("ij,ij->i", outside, outside))
         basis = np.ascontiguousarray(vectors[:, first:])
+        dropped = _norms(X @ vectors[:, :first])
         eigenvalues = eigenvalues[first:]
         coordinates = X @ basis
     return ScatterSpectrum(
         eigenvalues, coordinates, X, squared_norms, basis, error, 0.0, dropped
     )
+
+
+@dataclass(frozen=True)
+class SharedSpectrum:
+    """The spectrum of the scatter of all samples, apart from the samples.
+
+    It is all that a part of the classes has to know of the other samples.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray of shape (rank,)
+        Eigenvalues above the rank tolerance, ascending, of the scatter of the samples
+        divided by `scale`.
+    basis : ndarray of shape (n_features, rank)
+        Their eigenvectors, one per column.
+    outside : ndarray of shape (n_features, n_features - rank)
+        The other eigenvectors.
+    n_samples : int
+        Number of all samples.
+    squared_norm_range : tuple of float
+        Smallest and largest squared norm of a sample, divided by ``scale ** 2``.
+    scatter_error : float
+        As in :class:`ScatterSpectrum`.
+    scale : float
+        A power of two, about the norm of the samples.
+    """
+
+    eigenvalues: Array
+    basis: Array
+    outside: Array
+    n_samples: int
+    squared_norm_range: tuple[float, float]
+    scatter_error: float
+    scale: float
+
+    def of_rows(self, X: Array) -> ScatterSpectrum:
+        """Some of the samples, in the eigenbasis of the scatter of all of them.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Samples divided by `scale`.
+
+        Returns
+        -------
+        ScatterSpectrum
+            For the classes of these samples.
+        """
+        return ScatterSpectrum(
+            self.eigenvalues,
+            X @ self.basis,
+            X,
+            np.einsum("ij,ij->i", X, X),
+            self.basis,
+            self.scatter_error,
+            0.0,
+            _norms(X @ self.outside),
+            self,
+        )
+
+
+def shared_spectrum(
+    scatter: Array,
+    n_samples: int,
+    squared_norm_range: tuple[float, float],
+    *,
+    longest_sum: int | None = None,
+) -> SharedSpectrum:
+    """Eigendecompose the scatter of all samples, given as a sum over parts of them.
+
+    Parameters
+    ----------
+    scatter : ndarray of shape (n_features, n_features)
+        ``X'X`` of all samples.
+    n_samples : int
+        Their number.
+    squared_norm_range : tuple of float
+        Their smallest and largest squared norm, both positive.
+    longest_sum : int, optional
+        Most rounding errors that a term of an entry of the scatter has met: fewer than
+        samples if sums over parts were added up. By default the number of samples.
+        It makes the certificates of very many samples sharper.
+
+    Returns
+    -------
+    SharedSpectrum
+        The decomposition, for :func:`~dualqml.core.solve_part`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.core import shared_spectrum
+    >>> X = np.array([[3.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
+    >>> found = shared_spectrum(X.T @ X, 3, (4.0, 9.0))
+    >>> found.scale, found.eigenvalues * found.scale**2
+    (2.0, array([8., 9.]))
+    """
+    total = float(np.trace(scatter))
+    # About the root of the mean squared norm, as in `solve_certified`.
+    scale = norm_scale(total / n_samples)
+    eigenvalues, vectors = np.linalg.eigh(scatter / scale**2)
+    # What is dropped is part of the error, so no more is dropped than rounding hides.
+    hidden = 2.0 * decomposition_error(eigenvalues.size)
+    first = _first_above(eigenvalues, min(RANK_TOLERANCE, hidden))
+    # Each entry is a sum of products. The trace has rounding errors too.
+    error = dot_error(n_samples if longest_sum is None else longest_sum)
+    error *= (1.0 + dot_error(len(scatter))) * total / scale**2
+    error += decomposition_error(eigenvalues.size) * float(eigenvalues[-1])
+    error += max(float(eigenvalues[first - 1]), 0.0) if first else 0.0
+    smallest, largest = squared_norm_range
+    return SharedSpectrum(
+        eigenvalues[first:],
+        np.ascontiguousarray(vectors[:, first:]),
+        np.ascontiguousarray(vectors[:, :first]),
+        n_samples,
+        (smallest / scale**2, largest / scale**2),
+        error,
+        scale,
+    )
+
+
+def norm_scale(mean_square: float) -> float:
+    """A power of two near the norm of the samples: dividing by it is exact.
+
+    Parameters
+    ----------
+    mean_square : float
+        Mean squared norm of the samples.
+
+    Returns
+    -------
+    float
+        The scale.
+    """
+    return float(2.0 ** np.round(0.5 * np.log2(mean_square)))
 
 
 def sample_spectrum(X: Array) -> ScatterSpectrum:
@@ -257,6 +400,10 @@ def sample_spectrum(X: Array) -> ScatterSpectrum:
         error,
         dropped,
     )
+
+
+def _norms(rows: Array) -> Array:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
 
 
 def _first_above(ascending: Array, rank_tolerance: float) -> int:

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
         bootstrap_interval,
         rule_of_three,
     )
+    from dualqml.evaluation.method_displays import (
+        CertificateDisplay,
+        CertificatePathDisplay,
+        QuadraticFormDisplay,
+    )
     from dualqml.evaluation.verification import (
         ErrorCurve,
         OperatingPoint,
@@ -46,6 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CMCDisplay",
+    "CertificateDisplay",
+    "CertificatePathDisplay",
     "DETDisplay",
     "ErrorCurve",
     "FailureCounts",
@@ -55,6 +62,7 @@ __all__ = [
     "OpenSetDisplay",
     "OpenSetPoint",
     "OperatingPoint",
+    "QuadraticFormDisplay",
     "ROCDisplay",
     "ScoreError",
     "ScoreHistogramDisplay",
@@ -92,6 +100,9 @@ __getattr__, __dir__ = lazy_names(
         ),
         "dualqml.evaluation.intervals": (
             "Interval binomial_interval bootstrap_interval rule_of_three"
+        ),
+        "dualqml.evaluation.method_displays": (
+            "CertificateDisplay CertificatePathDisplay QuadraticFormDisplay"
         ),
         "dualqml.evaluation.verification": (
             "ErrorCurve OperatingPoint equal_error_rate error_curve fnmr_at_fmr "

@@ -7,6 +7,7 @@ rate, as in `fnmr_at_fmr`.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -63,7 +64,7 @@ class _CurveDisplay(ABC, Generic[Curve]):
         Self
             The same object, with `ax_` and `line_`.
         """
-        ax = _axes(ax)
+        ax = axes_or_new(ax)
         earlier_limit = float(ax.get_xlim()[0]) if ax.lines else np.inf
         label = self.name if name is None else name
         style = {"drawstyle": "steps-pre", "label": label} | line_kwargs
@@ -324,7 +325,7 @@ class CMCDisplay:
         CMCDisplay
             The same object, with `ax_` and `line_`.
         """
-        ax = _axes(ax)
+        ax = axes_or_new(ax)
         ranks = np.arange(1, self.rates.size + 1)
         (self.line_,) = ax.plot(
             ranks, 100.0 * self.rates, **({"label": self.name} | line_kwargs)
@@ -438,7 +439,7 @@ class ScoreHistogramDisplay:
         ScoreHistogramDisplay
             The same object, with `ax_`, `mated_` and `nonmated_`.
         """
-        ax = _axes(ax)
+        ax = axes_or_new(ax)
         title = self.name if name is None else name
         before = "" if title is None else f"{title}, "
         style = {"label": f"{before}non-mated", "fill": True, "alpha": 0.5}
@@ -452,7 +453,26 @@ class ScoreHistogramDisplay:
         return self
 
 
-def _axes(ax: Any) -> Any:
+def axes_or_new(ax: Any, size: tuple[float, float] | None = None) -> Any:
+    """Return the axes to draw on.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes or None
+        Axes that were given; None means those of a new figure.
+    size : tuple of float, optional
+        Width and height of a new figure in inches.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Raises
+    ------
+    MissingDependencyError
+        New axes need matplotlib, which is not installed.
+    """
     if ax is not None:
         return ax
     try:
@@ -461,7 +481,52 @@ def _axes(ax: Any) -> Any:
         raise MissingDependencyError(
             "Plots need matplotlib: install dualqml[plot]"
         ) from error
-    return pyplot.subplots()[1]
+    return pyplot.subplots(figsize=size)[1]
+
+
+def panel_axes(ax: Any, boxes: Sequence[tuple[float, float, float, float]]) -> Any:
+    """Hide axes, and put others in their place.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        The axes. They may be part of any layout.
+    boxes : sequence of tuple of float
+        For each panel, left, bottom, width and height in units of the axes.
+
+    Returns
+    -------
+    list of matplotlib Axes
+        The panels.
+    """
+    ax.set_axis_off()
+    return [ax.inset_axes(list(box)) for box in boxes]
+
+
+def draw_picture(ax: Any, picture: Array, title: str = "", **image_kwargs: Any) -> Any:
+    """Draw an image without ticks.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        The axes.
+    picture : ndarray of shape (height, width)
+        The image.
+    title : str, default=""
+        Its title.
+    **image_kwargs : dict
+        Passed to ``ax.imshow``; by default the image is grey.
+
+    Returns
+    -------
+    matplotlib AxesImage
+        The image.
+    """
+    style = {"cmap": "gray", "interpolation": "nearest"} | image_kwargs
+    drawn = ax.imshow(picture, **style)
+    ax.set(xticks=[], yticks=[])
+    ax.set_title(title, fontsize="medium")
+    return drawn
 
 
 def _corners(x: Array, y: Array) -> tuple[Array, Array]:

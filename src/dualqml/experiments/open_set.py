@@ -7,7 +7,7 @@ that was set for an error rate holds for people who had no part in setting it.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -180,6 +180,113 @@ class OpenSetEvaluation:
         )
 
 
+class Division(NamedTuple):
+    """What one division into enrolled people and strangers gave.
+
+    Attributes
+    ----------
+    trials : dict of str to Trial
+        Scores by the row of the table.
+    thresholds : list of ThresholdCheck or None
+        The thresholds; None if no rate was given.
+    images_each : list of int
+        How many images of each person were enrolled.
+    """
+
+    trials: dict[str, Trial]
+    thresholds: list[ThresholdCheck] | None
+    images_each: list[int]
+
+
+@dataclass(frozen=True, eq=False)
+class OpenSetPlan:
+    """What the divisions of an evaluation have in common.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_samples, height, width) or (n_samples, p)
+        Images or vectors.
+    names : ndarray of str of shape (n_samples,)
+        The person of each sample.
+    usable : ndarray of str
+        The people who have two samples or more.
+    n_strangers : int
+        How many of them are not enrolled.
+    m : int
+        Enrolled images of each person.
+    seed : int
+        Seed of the divisions.
+    fpir : float or None
+        Rate for which thresholds are set.
+    settings : dict
+        Passed to `Recognizer`.
+    """
+
+    rows: NDArray[Any]
+    names: NDArray[np.str_]
+    usable: NDArray[np.str_]
+    n_strangers: int
+    m: int
+    seed: int
+    fpir: float | None
+    settings: dict[str, Any]
+
+    def run(self, repetition: int) -> Division:
+        """Divide the people, enrol some of them, and score all other samples.
+
+        Parameters
+        ----------
+        repetition : int
+            Number of the division, from 0.
+
+        Returns
+        -------
+        Division
+            What it gave. It does not depend on the other divisions.
+        """
+        rows, names = self.rows, self.names
+        rng = np.random.default_rng([self.seed, self.m, repetition])
+        dealt = rng.permutation(self.usable)
+        enrolled = np.sort(dealt[self.n_strangers :])
+        train, test = [], []
+        for person in enrolled:
+            own = rng.permutation(np.flatnonzero(names == person))
+            size = min(self.m, own.size - 1)
+            train.append(own[:size])
+            test.append(own[size:])
+        known, asked = np.concatenate(train), np.concatenate(test)
+        others = np.flatnonzero(np.isin(names, dealt[: self.n_strangers]))
+        codes = np.searchsorted(enrolled, names[asked])
+        with threadpool_limits(1, user_api="blas"):
+            recognizer = Recognizer(**self.settings)
+            recognizer.enroll_many(rows[known], names[known].tolist())
+            own = np.searchsorted(enrolled, names[known])
+            scorers: dict[str, Scorer] = {recognizer.method: recognizer.scores}
+            scorers |= _rivals(_flat, rows[known], own)
+            if recognizer.inputs == "image":
+                described = partial(_described, InputReader(size=recognizer.size))
+                rivals = _rivals(described, rows[known], own)
+                scorers |= {row + OF_DESCRIPTORS: s for row, s in rivals.items()}
+            trials = {
+                row: Trial(
+                    scores(rows[asked]), codes, scores(rows[others]), names[others]
+                )
+                for row, scores in scorers.items()
+            }
+            thresholds = None
+            if self.fpir is not None:
+                scored = trials[recognizer.method]
+                thresholds = check_thresholds(
+                    recognizer, **scored._asdict(), fpir=self.fpir
+                )
+        return Division(trials, thresholds, [part.size for part in train])
+
+
+#: A function that runs repetitions of a plan and gives each with its number, as they
+#: come.
+RunDivisions = Callable[[OpenSetPlan, Sequence[int]], Iterable[tuple[int, Division]]]
+
+
 def evaluate_open_set(
     rows: NDArray[Any],
     labels: Sequence[str] | NDArray[np.str_],
@@ -191,6 +298,7 @@ def evaluate_open_set(
     seed: int = 0,
     fpir: float | None = None,
     progress: Callable[[int, int], None] | None = None,
+    run_divisions: RunDivisions | None = None,
     **settings: Any,
 ) -> OpenSetEvaluation:
     """Enrol some of the people; search for their other images and for strangers.
@@ -216,6 +324,10 @@ def evaluate_open_set(
         Set thresholds for this rate too, and check whether they hold.
     progress : callable, optional
         Called with the number of divisions done and the number of all.
+    run_divisions : callable, optional
+        Runs divisions elsewhere, such as on a cluster. It gets an `OpenSetPlan` and
+        the numbers of the divisions, and returns an iterable of numbers and
+        divisions in any order.
     **settings : dict
         Passed to `Recognizer`.
 
@@ -245,43 +357,19 @@ def evaluate_open_set(
             f"{name}: {usable.size} people with two images or more are too few to "
             "enrol two and keep a stranger"
         )
-    found = OpenSetEvaluation(name, m, usable.size - n_strangers, n_strangers)
-    for repetition in range(repeats):
-        rng = np.random.default_rng([seed, m, repetition])
-        dealt = rng.permutation(usable)
-        enrolled, unknown = np.sort(dealt[n_strangers:]), dealt[:n_strangers]
-        train, test = [], []
-        for person in enrolled:
-            own = rng.permutation(np.flatnonzero(names == person))
-            size = min(m, own.size - 1)
-            train.append(own[:size])
-            test.append(own[size:])
-        found.images_each.append([part.size for part in train])
-        known, asked = np.concatenate(train), np.concatenate(test)
-        others = np.flatnonzero(np.isin(names, unknown))
-        codes = np.searchsorted(enrolled, names[asked])
-        with threadpool_limits(1, user_api="blas"):
-            recognizer = Recognizer(**settings)
-            recognizer.enroll_many(rows[known], names[known].tolist())
-            own = np.searchsorted(enrolled, names[known])
-            scorers: dict[str, Scorer] = {recognizer.method: recognizer.scores}
-            scorers |= _rivals(_flat, rows[known], own)
-            if recognizer.inputs == "image":
-                described = partial(_described, InputReader(size=recognizer.size))
-                rivals = _rivals(described, rows[known], own)
-                scorers |= {row + OF_DESCRIPTORS: s for row, s in rivals.items()}
-            for row, scores in scorers.items():
-                trial = Trial(
-                    scores(rows[asked]), codes, scores(rows[others]), names[others]
-                )
-                found.trials.setdefault(row, []).append(trial)
-            if fpir is not None:
-                scored = found.trials[recognizer.method][-1]
-                found.thresholds.append(
-                    check_thresholds(recognizer, **scored._asdict(), fpir=fpir)
-                )
+    plan = OpenSetPlan(rows, names, usable, n_strangers, m, seed, fpir, settings)
+    divisions: dict[int, Division] = {}
+    for repetition, division in (run_divisions or _in_turn)(plan, range(repeats)):
+        divisions[repetition] = division
         if progress is not None:
-            progress(repetition + 1, repeats)
+            progress(len(divisions), repeats)
+    found = OpenSetEvaluation(name, m, usable.size - n_strangers, n_strangers)
+    for _, division in sorted(divisions.items()):
+        found.images_each.append(division.images_each)
+        for row, trial in division.trials.items():
+            found.trials.setdefault(row, []).append(trial)
+        if division.thresholds is not None:
+            found.thresholds.append(division.thresholds)
     return found
 
 
@@ -404,6 +492,13 @@ def threshold_table(name: str, divisions: list[list[ThresholdCheck]]) -> Table:
             *few,
         ),
     )
+
+
+def _in_turn(
+    plan: OpenSetPlan, repetitions: Sequence[int]
+) -> Iterator[tuple[int, Division]]:
+    for repetition in repetitions:
+        yield repetition, plan.run(repetition)
 
 
 def _flat(rows: NDArray[Any]) -> Array:

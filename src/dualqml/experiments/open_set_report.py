@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The report of an open-set evaluation: table, plots and page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,14 @@ from dualqml.evaluation import (
     rule_of_three,
 )
 from dualqml.exceptions import MissingDependencyError
+from dualqml.experiments.explanations import terms
 from dualqml.experiments.open_set import (
     MEASURES,
     OpenSetEvaluation,
     Trial,
     threshold_table,
 )
-from dualqml.experiments.plots import style, to_svg
+from dualqml.experiments.plots import WIDTH, style, to_svg
 from dualqml.experiments.report import Plot, render_commands, render_page
 from dualqml.experiments.table_formats import Cell, Heading, Row, Table, to_markdown
 from dualqml.experiments.templates import render
@@ -37,6 +38,28 @@ _FEWER_IMAGES_NOTE = (
 _NO_DEVIATION_NOTE = (
     "Without ±: the same in all divisions, so its noise is not known. More divisions "
     "or more people would show it."
+)
+
+_TERMS_OF_ERRORS = (
+    *("enrolled people, strangers", "mated, non-mated search", "rank-1 error"),
+    *("FMR", "FNMR", "EER", "FPIR", "FNIR", "FNIR at FPIR 1 %"),
+    "people drawn anew",
+)
+
+_CMC_CAPTION = (
+    "Share of the mated searches whose person is among the first k of the list (CMC), "
+    "in the first division. There is no threshold here. The highest curve is the best."
+)
+_DET_CAPTION = (
+    "One-to-one comparisons: false non-match rate against false match rate (DET), in "
+    "the first division. The impostors are the strangers, compared with every enrolled "
+    "person. Each point of a curve is one threshold. The lowest curve is the best."
+)
+_OPEN_SET_CAPTION = (
+    "Searches with strangers among them: the share of the enrolled who are not found "
+    "(FNIR) against the share of the strangers who find somebody (FPIR), in the first "
+    "division. Each point of a curve is one threshold. The lowest curve is the best; "
+    "at the left, few strangers are taken for somebody."
 )
 
 _COLOURS = ("#c1440e", "#2f6db5", "#8c8c8c", "#3b8f5a", "#9a63b0")
@@ -141,17 +164,55 @@ def write_open_set(
         # One stranger alone does not tell how strangers differ.
         for fpir in ((0.1, 0.01) if found.n_strangers > 1 else ())
     ]
+    errors = render(
+        "open_set_errors.html",
+        sentences=_protocol(found, own),
+        table=table,
+        rates=rates,
+        terms=terms(*_TERMS_OF_ERRORS),
+    )
     sections = [
-        ("errors", "Errors", render("open_set_errors.html", table=table, rates=rates)),
-        ("cmc", "Identification among the enrolled", _plot(found, "CMC", _draw_cmc)),
-        ("det", "Verification", _plot(found, "DET", _draw_det)),
-        ("strangers", "Strangers", _plot(found, "open set", _draw_open_set, checked)),
+        ("errors", "Errors", errors),
+        (
+            "cmc",
+            "Identification among the enrolled",
+            _plot(found, "CMC", _draw_cmc, _CMC_CAPTION, terms("CMC", sample="sample")),
+        ),
+        (
+            "det",
+            "Verification",
+            _plot(found, "DET", _draw_det, _DET_CAPTION, terms("DET")),
+        ),
+        (
+            "strangers",
+            "Strangers",
+            _plot(found, "open set", _draw_open_set, _OPEN_SET_CAPTION, (), checked),
+        ),
         ("repeat", "How to repeat it", render_commands(command)),
     ]
     page = render_page(f"Recognition of {found.name}", sections)
     report = folder / "open-set.html"
     write_text(report, page)
     return report, text
+
+
+def _protocol(found: OpenSetEvaluation, own: str) -> list[str]:
+    """How the errors were measured."""
+    n_divisions = len(found.trials[own])
+    how_often = (
+        "In one random division of the people"
+        if n_divisions == 1
+        else f"In each of {n_divisions} random divisions of the people"
+    )
+    return [
+        f"{how_often}, {found.n_enrolled} are enrolled, with "
+        f"{found.images_in_words()}. The gallery knows nothing of the strangers "
+        f"({found.n_strangers}). The other samples of the enrolled are the mated "
+        "searches, and all samples of the strangers are the non-mated ones.",
+        f"{own} is the recogniser of this package; the other rows are simple methods "
+        "that compare the same images or vectors.",
+        "Lower is better in all columns.",
+    ]
 
 
 def _has_fewer(found: OpenSetEvaluation) -> bool:
@@ -180,16 +241,22 @@ def _plot(
     found: OpenSetEvaluation,
     what: str,
     draw: "Callable[[Axes, str, Trial, dict[str, Any]], None]",
+    caption: str,
+    defined: Sequence[tuple[str, str]],
     table: Table | None = None,
 ) -> str:
     """A figure of the first division with a curve for each row, above a table."""
     figure, why_not = None, ""
     try:
-        figure = Plot(_curves(found, what, draw))
+        figure = Plot(_curves(found, what, draw), caption)
     except MissingDependencyError as error:
         why_not = str(error)
     return render(
-        "open_set_plot.html", figure=figure, why_no_plots=why_not, table=table
+        "open_set_plot.html",
+        figure=figure,
+        why_no_plots=why_not,
+        terms=defined,
+        table=table,
     )
 
 
@@ -202,20 +269,29 @@ def _curves(
     with style():
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(5.4, 4.4), layout="constrained")
+        n_lines = len(found.trials)
+        figure = Figure(figsize=(WIDTH, 3.4 + 0.2 * n_lines), layout="constrained")
         ax = figure.subplots()
         for (row, trials), colour in zip(found.trials.items(), _COLOURS, strict=False):
             draw(ax, row, trials[0], {"color": colour, "linewidth": 1.6})
         # Below the axes, where no curve runs.
         if legend := ax.get_legend():
             legend.remove()
-        figure.legend(loc="outside lower center", ncols=2)
+        figure.legend(loc="outside lower center", ncols=1)
         return to_svg(figure, name=what, label=f"{what} of {found.name}")
 
 
 def _draw_cmc(ax: "Axes", row: str, trial: Trial, line: dict[str, Any]) -> None:
     rates = cmc_curve(trial.mated, trial.codes, max_rank=20)
     CMCDisplay(rates, name=row).plot(ax, **line)
+    # No rate is above 100 %.
+    lowest = 100.0 * min(rates[0], 0.99)
+    low = min(ax.get_ylim()[0], lowest) if len(ax.lines) > 1 else lowest
+    ax.set_ylim(np.floor(low), 100.0)
+    ax.set_xlim(1, max(rates.size, 2))
+    for drawn in ax.lines:
+        # A curve at 100 % is seen whole.
+        drawn.set_clip_on(False)
 
 
 def _draw_det(ax: "Axes", row: str, trial: Trial, line: dict[str, Any]) -> None:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from dualqml._files import write_text
 from dualqml._text import printable, read_json
-from dualqml.data import DATABASES, AnyDatabase, load_database
+from dualqml.data import DATABASES, AnyDatabase, Database, load_database
 from dualqml.exceptions import StoreError
-from dualqml.experiments.report import write_report
+from dualqml.experiments.labels import setting_label
+from dualqml.experiments.protocol import fingerprint
+from dualqml.experiments.report import Mistakes, write_report
 from dualqml.experiments.results import Results
 from dualqml.experiments.store import read_results
 from dualqml.experiments.summary import take_home
@@ -167,6 +169,7 @@ def write_output(folder: Path, *, with_paper: bool = False) -> Written:
         command="\n".join(settings["commands"]),
         facts=settings["databases"],
         faces=_faces(results),
+        mistakes=_mistakes(results),
     )
     return Written(report, where, text, _summary(results))
 
@@ -193,13 +196,48 @@ def _read_settings(folder: Path) -> dict[str, Any]:
 def _faces(results: Results) -> dict[str, NDArray[np.uint8]]:
     """One image each of some people, from databases whose terms allow it."""
     shown = {}
-    for name in results.databases:
-        info = DATABASES.get(name)
-        if info is not None and info.may_be_shown and info.embedded:
-            database = load_database(name)
-            _, first = np.unique(database.labels, return_index=True)
-            shown[name] = database.images[np.sort(first)[:_N_FACES]]
+    for name, database in _shown_databases(results).items():
+        _, first = np.unique(database.labels, return_index=True)
+        shown[name] = database.images[np.sort(first)[:_N_FACES]]
     return shown
+
+
+def _mistakes(results: Results) -> list[Mistakes]:
+    """Images that the best row took for others, where the terms allow to show them."""
+    shown = []
+    for name, database in _shown_databases(results).items():
+        print_now = fingerprint(database)
+        for setting in results.settings:
+            row = results.best_row(setting, results.rows)
+            if setting.database != name or setting.data != print_now or row is None:
+                continue
+            first = results.runs(setting, row)[0]
+            # The file of results may have been changed by hand.
+            places = [
+                found
+                for found in first.mistakes
+                if len(found) == 3
+                and 0 <= min(found) <= max(found) < len(database.images)
+            ]
+            if not places:
+                continue
+            n_wrong = round(first.error * first.n_test / 100.0)
+            said = (
+                f"{setting_label(setting)}, first split: {row}, the method with the "
+                f"lowest mean error, gives {n_wrong} of {first.n_test} test images a "
+                f"wrong name. {len(places)} of them are shown."
+            )
+            shown.append(Mistakes(said, database.images[np.array(places)]))
+    return shown
+
+
+def _shown_databases(results: Results) -> dict[str, Database]:
+    """Databases that are at hand and whose terms allow to show images."""
+    return {
+        name: load_database(name)
+        for name in results.databases
+        if (info := DATABASES.get(name)) and info.may_be_shown and info.embedded
+    }
 
 
 def _summary(results: Results) -> list[dict[str, Any]]:

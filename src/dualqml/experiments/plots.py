@@ -355,8 +355,10 @@ def cmc(results: Results, setting: Setting) -> str:
             handles[row] = CMCDisplay(rates[row], name=row).plot(ax, **line).line_
         last = max(rate.size for rate in rates.values())
         ax.set_xticks([1, *range(5, last + 1, 5)])
-        # With room for the markers at the first and the last rank.
+        # With room for the markers at the first and the last rank, and at 100 %.
         ax.set_xlim(0.5, last + 0.5)
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, min(high, 100.0 + 0.03 * (100.0 - low)))
         # In the order of the curves at rank 1, where they are farthest apart.
         order = sorted(handles, key=lambda row: rates[row][0], reverse=True)
         _legend_beside(figure, {row: handles[row] for row in order}, look)
@@ -384,9 +386,13 @@ def time_against_error(results: Results, setting: Setting) -> str:
     NothingToPlotError
         No unit of the setting is finished and timed.
     """
-    points = {}
+    points, fixed = {}, {}
     for row in results.rows:
         runs = results.runs(setting, row)
+        refits = [run.refit_seconds for run in runs if run.searched]
+        refits = [seconds for seconds in refits if np.isfinite(seconds)]
+        if refits:
+            fixed[row] = max(float(np.median(refits)), 1e-3)
         seconds = float(np.median([r.fit_seconds for r in runs])) if runs else np.nan
         if np.isfinite(seconds):
             # The clock may not see what is very short.
@@ -401,7 +407,15 @@ def time_against_error(results: Results, setting: Setting) -> str:
             size = 6.0 if look[row].stands_out else 4.5
             line = look[row].line | {"linestyle": "", "ms": size}
             (handles[row],) = ax.plot([points[row][0]], [points[row][1]], **line)
-        _fit_scale(ax, "x", [time for time, _ in points.values()], least_ratio=1.0)
+            if row in fixed and row in points:
+                # From the whole training to one with the chosen parameters.
+                time, error = points[row]
+                colour = line["color"]
+                ax.plot([fixed[row], time], [error, error], color=colour, linewidth=0.8)
+                ax.plot([fixed[row]], [error], **line | {"ms": 3.0})
+        times = [time for time, _ in points.values()]
+        times += [time for row, time in fixed.items() if row in points]
+        _fit_scale(ax, "x", times, least_ratio=1.0)
         _fit_scale(ax, "y", [error for _, error in points.values()], least_ratio=1.0)
         ax.set(xlabel="training, CPU seconds", ylabel="error, %")
         order = sorted(handles, key=lambda row: points[row][1], reverse=True)

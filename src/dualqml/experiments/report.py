@@ -25,6 +25,12 @@ from dualqml.exceptions import (
     NothingToPlotError,
 )
 from dualqml.experiments import plots
+from dualqml.experiments.explanations import (
+    methods_table,
+    protocol_sentences,
+    ranks_in_words,
+    terms,
+)
 from dualqml.experiments.labels import (
     common_label,
     database_label,
@@ -62,6 +68,22 @@ class Plot(NamedTuple):
     caption: str = ""
 
 
+class Mistakes(NamedTuple):
+    """Test images of a database that got the name of a wrong subject.
+
+    Attributes
+    ----------
+    said : str
+        Which method made them, and how many there are.
+    images : ndarray of shape (n, 3, height, width)
+        8-bit images: the test image, a training image of the subject whose name it
+        got, and one of the right subject.
+    """
+
+    said: str
+    images: NDArray[np.uint8]
+
+
 class _Strip(NamedTuple):
     """Sample images of a database side by side, as one PNG file in base64."""
 
@@ -95,6 +117,7 @@ def write_report(
     command: str | None = None,
     facts: Mapping[str, Mapping[str, Any]] | None = None,
     faces: Mapping[str, NDArray[np.uint8]] | None = None,
+    mistakes: Sequence[Mistakes] = (),
 ) -> Path:
     """Write a report of results.
 
@@ -117,6 +140,8 @@ def write_report(
     faces : dict of str to ndarray of shape (n, height, width), optional
         By the name of a database: 8-bit images to show. The caller checks that the
         terms of the database allow it. Without Pillow they are left out.
+    mistakes : sequence of Mistakes
+        Test images that were taken for others, under the same terms.
 
     Returns
     -------
@@ -140,7 +165,12 @@ def write_report(
     True
     """
     text = render_report(
-        results, with_paper=with_paper, command=command, facts=facts, faces=faces
+        results,
+        with_paper=with_paper,
+        command=command,
+        facts=facts,
+        faces=faces,
+        mistakes=mistakes,
     )
     write_text(path, text)
     return Path(path)
@@ -153,14 +183,17 @@ def render_report(
     command: str | None = None,
     facts: Mapping[str, Mapping[str, Any]] | None = None,
     faces: Mapping[str, NDArray[np.uint8]] | None = None,
+    mistakes: Sequence[Mistakes] = (),
 ) -> str:
     """The text of a report; see `write_report`."""
     sections = [
         ("summary", "Summary", _summary(results)),
+        ("protocol", "Data, protocol and methods", _protocol(results, facts or {})),
         ("errors", "Errors", _errors(results, with_paper)),
         ("rival", "Against the best rival", _comparison(results)),
         ("databases", "By database", _databases(results)),
         ("times", "Times", _times(results, with_paper)),
+        ("mistakes", "Mistakes", _mistakes(mistakes)),
         ("data", "Data and splits", _data(results, facts or {})),
         ("faces", "Sample images", _faces(faces or {})),
         ("chosen", "Chosen on the training sets", _chosen(results)),
@@ -223,9 +256,40 @@ def _summary(results: Results) -> str:
     )
 
 
+def _protocol(results: Results, facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """What was measured on what and how, and what the methods are."""
+    if not results.by_unit:
+        return ""
+    said = []
+    for name in results.databases:
+        if name in facts:
+            known = _database_facts(name, facts[name])
+            what, number = "images", known.n_images
+            if known.n_vectors is not None:
+                what, number = "vectors", known.n_vectors
+            size = f" has {number} {what} of {known.n_subjects} subjects"
+            cited = f" ({known.citation.rstrip('.')})" if known.citation else ""
+            if number is not None and known.n_subjects is not None:
+                said.append(f"{known.title}{size}{cited}.")
+    sentences = protocol_sentences(results)
+    return render(
+        "protocol.html",
+        sentences=[
+            # The sizes of all databases, or else their names.
+            *(said if len(said) == len(results.databases) else sentences[:1]),
+            *sentences[1:],
+        ],
+        methods=methods_table(results),
+        terms=terms("m", "split", sample=sample_word(results.settings)),
+    )
+
+
 def _errors(results: Results, with_paper: bool) -> str:
     """The tables of errors."""
-    return _tables(paper_tables(results, with_paper=with_paper))
+    return _tables(
+        paper_tables(results, with_paper=with_paper),
+        terms=terms("error", "±", sample=sample_word(results.settings)),
+    )
 
 
 def _comparison(results: Results) -> str:
@@ -241,21 +305,28 @@ def _comparison(results: Results) -> str:
             lambda: plots.paired_differences(results),
         )
     )
-    return _tables([table], figures)
+    defined = terms("best rival", "paired difference", "95 % interval")
+    return _tables([table], figures, defined)
 
 
 def _databases(results: Results) -> str:
     """Pictures for each database."""
     groups = []
     for name, settings in variants(results):
-        figures = _figures_of_variant(results, name, settings[0])
+        ranks = ranks_in_words(results, settings[-1])
+        figures = _figures_of_variant(results, name, settings, with_ranks=not ranks)
         if figures:
-            groups.append((name, figures))
-    return render("databases.html", groups=groups) if groups else ""
+            groups.append((name, figures, ranks))
+    defined = terms("CMC", "rank", sample=sample_word(results.settings))
+    return render("databases.html", groups=groups, terms=defined) if groups else ""
 
 
-def _figures_of_variant(results: Results, name: str, first: Setting) -> list[Plot]:
+def _figures_of_variant(
+    results: Results, name: str, settings: Sequence[Setting], *, with_ranks: bool
+) -> list[Plot]:
     """The pictures of settings that differ in m only."""
+    first, last = settings[0], settings[-1]
+    most = f"{name}, {size_label(last)}" if last.m else name
     where = f"{name}, {size_label(first)}" if first.m else name
     word = sample_word([first])
     against = f" against the number of training {word}s" if first.m else ""
@@ -266,14 +337,19 @@ def _figures_of_variant(results: Results, name: str, first: Setting) -> list[Plo
         ),
         (
             f"{where}: share of the test {word}s whose subject is among the first "
-            "of the list, over all repetitions.",
+            "of the list (CMC), over all repetitions. The highest curve is the best.",
             lambda: plots.cmc(results, first),
         ),
-        (
-            f"{where}, first repetition: ranks of the matrices of the classes, and "
-            "their eigenvalues relative to the first, mean over the classes.",
-            lambda: plots.spectrum_and_ranks(results, first),
-        ),
+        *[
+            (
+                f"{most}, first repetition. Above: how many classes have a matrix of "
+                "which rank. Below: the eigenvalues of the matrices relative to the "
+                "first, mean over the classes. The faster they fall, the fewer "
+                "directions describe a class.",
+                lambda: plots.spectrum_and_ranks(results, last),
+            )
+        ]
+        * with_ranks,
     )
 
 
@@ -288,13 +364,16 @@ def _times(results: Results, with_paper: bool) -> str:
         *(
             (
                 f"{setting_label(setting, differing)}: mean error against the time to "
-                "train, the choice of parameters included where there is one.",
+                "train. Large markers: the whole training, the choice of parameters "
+                "included where there is one. A line leads from there to a small "
+                "marker: one training with the chosen parameters, to be compared with "
+                "methods whose parameters were given. Lower left is better.",
                 partial(plots.time_against_error, results, setting),
             )
             for setting in settings
         )
     )
-    return _tables([table], figures)
+    return _tables([table], figures, terms("CPU time"))
 
 
 def _data(results: Results, facts: Mapping[str, Mapping[str, Any]]) -> str:
@@ -372,6 +451,21 @@ def _faces(faces: Mapping[str, NDArray[np.uint8]]) -> str:
     return render("faces.html", strips=strips, why_no_images=why_not)
 
 
+def _mistakes(mistakes: Sequence[Mistakes]) -> str:
+    """Images that were taken for others, for each database that may be shown."""
+    if not mistakes:
+        return ""
+    groups, why_not = [], ""
+    for found in mistakes:
+        try:
+            strips = [_strip("", images) for images in found.images]
+        except MissingDependencyError as error:
+            why_not = str(error)
+            continue
+        groups.append({"said": found.said, "strips": strips})
+    return render("mistakes.html", groups=groups, why_no_images=why_not)
+
+
 def _chosen(results: Results) -> str:
     """What methods chose on their training sets, and how often."""
     tables = []
@@ -442,11 +536,15 @@ def _oddities() -> str:
     return render("paper.html", oddities=ODDITIES)
 
 
-def _tables(tables: Sequence[Table], figures: Sequence[Plot] = ()) -> str:
-    """Tables with figures below them; empty without any."""
+def _tables(
+    tables: Sequence[Table],
+    figures: Sequence[Plot] = (),
+    terms: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Tables with figures and definitions below them; empty without any."""
     if not tables:
         return ""
-    return render("tables.html", tables=tables, figures=figures)
+    return render("tables.html", tables=tables, figures=figures, terms=terms)
 
 
 def _figures(*wanted: tuple[str, Callable[[], str]]) -> list[Plot]:

@@ -72,6 +72,10 @@ class Result:
     spectrum : dict
         For the quadratic methods in the first repetition: "ranks" of the matrices
         and mean "eigenvalues" relative to the largest.
+    mistakes : tuple of tuple of int
+        Some test samples that got a wrong name, in the first repetition: the places
+        in the database of the sample, of a training sample of the subject whose name
+        it got, and of one of the right subject.
     versions : dict
         Versions of Python and of the packages that computed it.
     finished : str
@@ -94,6 +98,7 @@ class Result:
     refit_seconds: float = math.nan
     parameters: Mapping[str, Any] = field(default_factory=dict)
     spectrum: Mapping[str, Any] = field(default_factory=dict)
+    mistakes: tuple[tuple[int, ...], ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     finished: str = ""
 
@@ -144,6 +149,10 @@ class Result:
                 value = values[name]
                 values[name] = math.nan if value is None else float(value)
             values["identified"] = tuple(float(k) for k in values["identified"])
+            values["mistakes"] = tuple(
+                tuple(int(place) for place in found)
+                for found in values.get("mistakes", ())
+            )
             result = cls(unit=unit, **values)
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"not a result: {error!r}") from error

@@ -20,7 +20,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -43,6 +43,12 @@ from dualqml.images.photometry import PhotometricNormaliser
 
 #: Results count the identified test images up to this rank.
 _MAX_RANK = 20
+
+#: Results name at most this number of samples that got a wrong name.
+_MOST_MISTAKES = 8
+
+#: A function that runs units of an experiment and gives their results as they come.
+RunUnits = Callable[[Experiment, Sequence[Unit]], Generator[Result, None, None]]
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,7 @@ def run_experiment(
     store: ResultStore,
     *,
     n_jobs: int = 1,
+    run_units: RunUnits | None = None,
     retry_failed: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Summary:
@@ -106,6 +113,10 @@ def run_experiment(
         The store for the results; it must be open.
     n_jobs : int, default=1
         Number of processes. The results do not depend on it.
+    run_units : callable, optional
+        Runs units elsewhere, such as on a cluster, instead of in own processes. It
+        gets the experiment and the units, and returns a generator of their results
+        in any order, which is closed when the run ends early.
     retry_failed : bool, default=False
         Whether to run failed units again.
     progress : callable, optional
@@ -119,7 +130,7 @@ def run_experiment(
     Raises
     ------
     RunError
-        A worker process died.
+        A worker process died, or the cluster is gone.
     StoreError
         A result cannot be written.
     """
@@ -144,8 +155,11 @@ def run_experiment(
 
     report(None)
     new, interrupted = 0, False
-    run = _run_in_turn if n_jobs == 1 else _run_in_parallel
-    results = run(experiment, missing, n_jobs)
+    if run_units is None:
+        run_units = (
+            _run_in_turn if n_jobs == 1 else partial(_run_in_parallel, n_jobs=n_jobs)
+        )
+    results = run_units(experiment, missing)
     try:
         for result in results:
             store.append(result)
@@ -181,6 +195,11 @@ class UnitRunner:
         self.databases = databases
         self.protocol = protocol
         self._rows: dict[tuple[str, str], Array] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process normalises the samples itself. That is quicker than to send
+        # them, and a thread may be adding some.
+        return vars(self) | {"_rows": {}}
 
     def run(self, unit: Unit) -> Result:
         """Run a unit.
@@ -272,6 +291,11 @@ class UnitRunner:
             ),
             parameters=chosen,
             spectrum=spectrum(model) if unit.repetition == 0 and not unit.spec else {},
+            mistakes=(
+                _mistakes(split, labels, predicted, right)
+                if unit.repetition == 0 and not unit.spec
+                else ()
+            ),
             versions=_versions_of(unit),
             finished=_now(),
         )
@@ -389,6 +413,25 @@ def _identified(
     return (float(right.sum()),)
 
 
+def _mistakes(
+    split: Split,
+    labels: NDArray[Any],
+    predicted: NDArray[Any],
+    right: NDArray[np.bool_],
+) -> tuple[tuple[int, int, int], ...]:
+    """The first wrong names: places of three samples each; see `Result`."""
+    known, first = np.unique(labels[split.train], return_index=True)
+    place = dict(zip(known.tolist(), split.train[first].tolist(), strict=True))
+    found = []
+    for wrong in np.flatnonzero(~right)[:_MOST_MISTAKES]:
+        asked = int(split.test[wrong])
+        taken, true = predicted[wrong].item(), labels[asked].item()
+        # A sample may be of nobody in the training set.
+        if taken in place and true in place:
+            found.append((asked, place[taken], place[true]))
+    return tuple(found)
+
+
 def _refit_seconds(model: Any, X: Array, target: NDArray[Any]) -> float:
     """CPU time of a training with the chosen parameters; NaN if it is not known how."""
     fixed = without_search(model)
@@ -408,7 +451,7 @@ def _has_all_seeds(result: Result) -> bool:
 
 
 def _run_in_turn(
-    experiment: Experiment, units: Sequence[Unit], n_jobs: int
+    experiment: Experiment, units: Sequence[Unit]
 ) -> Generator[Result, None, None]:
     runner = UnitRunner(experiment.databases, experiment.protocol)
     for unit in units:
@@ -435,7 +478,7 @@ def _run_in_parallel(
             # Two units for each worker: one runs and one waits. Workers are never
             # idle, and Ctrl-C has little to give up.
             for unit in queue:
-                with _interrupts_held():
+                with interrupts_held():
                     running[pool.submit(_run_in_worker, unit)] = unit
                 if len(running) >= 2 * n_jobs:
                     break
@@ -457,19 +500,30 @@ def _run_in_parallel(
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold back Ctrl-C, also from processes that are started meanwhile.
+def interrupts_held() -> Iterator[None]:
+    """Hold back Ctrl-C until the end of a block.
 
-    A worker that gets it while it starts would print a traceback.
+    Threads that are started in the block, and processes that are started in it or by
+    these threads, never get it: a worker would print a traceback.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    is_main = threading.current_thread() is threading.main_thread()
+    pressed: list[int] = []
+    if is_main:
+        # Other threads, such as those of BLAS, may take a signal that is blocked here,
+        # and Python would raise it in this thread all the same.
+        handler = signal.signal(signal.SIGINT, lambda *_: pressed.append(1))
+    has_masks = hasattr(signal, "pthread_sigmask")
+    if has_masks:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if has_masks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)
 
 
 #: The runner of a worker process.

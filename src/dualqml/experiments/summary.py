@@ -14,7 +14,15 @@ from dualqml.experiments.labels import (
     what_differs,
 )
 from dualqml.experiments.results import Results, Setting
-from dualqml.experiments.tables import Pair, has_interval, pairs, signed, verdict
+from dualqml.experiments.tables import (
+    FEWEST_SPLITS,
+    Pair,
+    has_interval,
+    has_too_few_splits,
+    pairs,
+    signed,
+    verdict,
+)
 
 # No line break between m and its value.
 _SIZE = "m\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
@@ -193,12 +201,12 @@ def _first_pairs(
     compared: Mapping[tuple[Setting, str], Pair],
     rows: Sequence[Sequence[str]],
 ) -> list[Pair]:
-    """In each setting the first row that is compared; empty if a setting has none."""
+    """In each setting the first row that is compared; empty if one has no verdict."""
     found = []
     for best, names in zip(where, rows, strict=True):
         keys = ((best.setting, name) for name in names)
         pair = next((compared[key] for key in keys if key in compared), None)
-        if pair is None or pair.comparison is None:
+        if pair is None or has_too_few_splits(pair.comparison):
             return []
         found.append(pair)
     return found
@@ -216,16 +224,24 @@ def _standing(pairs_of_rows: Mapping[str, Sequence[Pair]], nowhere: str) -> str:
             if word == "higher":
                 text += f" ({_gaps(own)})"
             said[word].append(text)
-    unclear = said["too few splits"] + said["no interval"]
+    few, alike = said["too few splits"], said["no interval"]
     parts = []
     if said["higher"]:
         parts.append(f"behind the best rival is {listed(said['higher'])}")
-    elif not unclear:
+    elif not (few or alike):
         parts.append(f"{nowhere} seen to be behind the best rival")
     if said["no difference seen"]:
         parts.append(f"no difference is seen for {listed(said['no difference seen'])}")
-    if unclear:
-        parts.append(f"there are too few splits to judge {listed(unclear)}")
+    if few:
+        parts.append(
+            f"there is no verdict on {listed(few)}: that takes {FEWEST_SPLITS} splits, "
+            "because the spread of fewer differences is itself hardly known"
+        )
+    if alike:
+        parts.append(
+            f"there is no verdict on {listed(alike)}: the difference is the same in "
+            "all splits, so its noise is not known"
+        )
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if pairs_of_rows else ""
 

@@ -66,6 +66,13 @@ __all__ = [
 #: Percentage points. Smaller gaps between two differences come from rounding.
 _ROUNDING = 1e-9
 
+#: With fewer splits there is no verdict.
+FEWEST_SPLITS = 5
+
+_TOO_FEW_NOTE = (
+    f"Too few splits: under {FEWEST_SPLITS} splits there is no verdict, because the "
+    "spread of so few differences is itself hardly known. Run more splits (--repeats)."
+)
 _NO_INTERVAL_NOTE = (
     "No interval: the difference is the same in all splits, so its noise is not known, "
     "and neither is said to be better. Run more splits."
@@ -194,7 +201,7 @@ def comparison_table(results: Results) -> Table:
         verdict. To a method of your own all other rows are rivals.
     """
     differing = what_differs(results.settings)
-    rows, records, without = [], [], list[str]()
+    rows, records, without, few = [], [], list[str](), list[str]()
     for pair in pairs(results):
         setting, gap = pair.setting, pair.comparison
         theirs = float(results.errors(setting, pair.rival).mean())
@@ -209,6 +216,8 @@ def comparison_table(results: Results) -> Table:
             else:
                 interval, without = Cell("none"), [_NO_INTERVAL_NOTE]
                 found = gap._replace(low=np.nan, high=np.nan)
+        if has_too_few_splits(gap):
+            few = [_TOO_FEW_NOTE]
         cells = (
             *(Cell(pair.rival), Cell(f"{theirs:.2f}")),
             *(Cell(pair.row), Cell(f"{ours:.2f}")),
@@ -238,12 +247,15 @@ def comparison_table(results: Results) -> Table:
             f"Difference: {'the' if yours else 'our'} error minus the rival's in "
             "percentage points, mean over the splits that both have. Negative: "
             f"{'the method' if yours else 'ours'} is better.",
+            "Verdict: lower or higher if the whole interval is below or above zero; "
+            "otherwise the difference is within the noise of the splits.",
             "The interval is Student's t on paired differences, over random splits of "
             f"one database, which share {sample_word(results.settings)}s. It says "
             "nothing about other people.",
             "The rival is the one with the lowest mean error on the same splits.",
             *(["To a method of your own all other rows are rivals."] * yours),
             *without,
+            *few,
         ),
         columns=(
             *(*RECORD_KEY, "error"),
@@ -323,6 +335,7 @@ def time_table(results: Results, *, with_paper: bool = False) -> Table:
         notes.append(
             "Times on local descriptors include the computation of the descriptors."
         )
+    notes += _search_notes(results, settings)
     notes += _seed_notes(results, settings, results.rows)
     if with_paper:
         notes.append("The paper's: MATLAB on one core of a 2.4 GHz Xeon E5620.")
@@ -346,6 +359,26 @@ def time_table(results: Results, *, with_paper: bool = False) -> Table:
         ),
         records=tuple(records),
     )
+
+
+def _search_notes(results: Results, settings: Sequence[Setting]) -> list[str]:
+    """Which rows choose parameters: a reader should not mix their times up."""
+    searched: dict[str, bool] = {}
+    for row in results.rows:
+        runs = [run for s in settings for run in results.runs(s, row)]
+        if runs:
+            searched[row] = any(run.searched for run in runs)
+    choose = [row for row, found in searched.items() if found]
+    given = [row for row, found in searched.items() if not found]
+    if not choose or not given:
+        return []
+    return [
+        f"{listed(choose)} {'chooses' if len(choose) == 1 else 'choose'} parameters by "
+        "cross-validation on the training set, which is many trainings; "
+        f"{listed(given)} {'has' if len(given) == 1 else 'have'} given parameters and "
+        "one training. Compare the columns of fixed training, or tune all methods "
+        "(--tune)."
+    ]
 
 
 def _times(
@@ -402,16 +435,23 @@ def verdict(comparison: Comparison | None) -> str:
     'lower'
     >>> verdict(Comparison("LDA", 30, -1.2, -2.5, 0.1))
     'no difference seen'
-    >>> verdict(Comparison("LDA", 2, -1.2, -1.2, -1.2))
+    >>> verdict(Comparison("LDA", 5, -1.2, -1.2, -1.2))
     'no interval'
+    >>> verdict(Comparison("LDA", 4, -1.2, -2.0, -0.4))
+    'too few splits'
     """
-    if comparison is None:
+    if comparison is None or has_too_few_splits(comparison):
         return "too few splits"
     if not has_interval(comparison) and abs(comparison.difference) > _ROUNDING:
         return "no interval"
     if comparison.high < 0.0:
         return "lower"
     return "higher" if comparison.low > 0.0 else "no difference seen"
+
+
+def has_too_few_splits(comparison: Comparison | None) -> bool:
+    """Whether there are too few splits for a verdict, or none in common."""
+    return comparison is None or comparison.n_splits < FEWEST_SPLITS
 
 
 def has_interval(comparison: Comparison) -> bool:

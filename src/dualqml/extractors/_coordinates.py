@@ -27,6 +27,7 @@ from scipy.linalg.lapack import dpocon, dpotrf, dtrtri
 
 from dualqml._linalg import (
     SAME_SAMPLE,
+    VARIANCE_TOLERANCE,
     class_means,
     deviations,
     gram_distances,
@@ -38,6 +39,7 @@ from dualqml.exceptions import DualQMLError
 from dualqml.extractors._memory import require_pairs
 from dualqml.extractors.background import Background
 from dualqml.extractors.kernels import centred_kernel
+from dualqml.extractors.part_sums import InputSums
 from dualqml.extractors.prepared_samples import (
     MOST_MOVING,
     PreparedSamples,
@@ -89,6 +91,9 @@ class Coordinates:
     only_span : bool
         Whether the coordinates of a new sample are those of its projection on the span
         of the training samples. The rest is lost.
+    within : ndarray of shape (d, d) or None
+        Scatter of all samples within their classes, where `training` has only some of
+        the samples. None if it has all of them.
     """
 
     training: Array
@@ -97,13 +102,14 @@ class Coordinates:
     n_directions: int
     other_contrasts: Array | None = None
     only_span: bool = False
+    within: Array | None = None
 
     def first(self, n_coordinates: int) -> "Coordinates":
         """The first coordinates only."""
         scatter = self.tangent_scatter
         if scatter is not None:
             scatter = scatter[:n_coordinates, :n_coordinates]
-        others = self.other_contrasts
+        others, within = self.other_contrasts, self.within
         return Coordinates(
             self.training[:, :n_coordinates],
             self.projector[:, :n_coordinates],
@@ -111,6 +117,7 @@ class Coordinates:
             self.n_directions,
             None if others is None else others[:, :n_coordinates],
             self.only_span,
+            None if within is None else within[:n_coordinates, :n_coordinates],
         )
 
 
@@ -220,6 +227,73 @@ class BackgroundCoordinates(InputCoordinates):
             basis.shape[1],
             np.sqrt(weight) * (background.within @ basis),
         )
+
+
+class SumCoordinates(InputCoordinates):
+    """Linear coordinates of samples of which only sums are known, and some rows.
+
+    They are those of :class:`InputCoordinates`, or with a background those of
+    :class:`BackgroundCoordinates`, up to a rotation.
+
+    Parameters
+    ----------
+    sums : InputSums
+        Sums over all training samples.
+    inputs : ndarray of shape (n_rows, n_inputs)
+        Some of the samples, for example those that take part in a search of parameters.
+    background : Background, optional
+        The statistics of other people.
+    weight : float, default=0
+        Weight of a sample of the background. With 0 it is not used.
+    """
+
+    def __init__(
+        self,
+        sums: InputSums,
+        inputs: Array,
+        background: Background | None = None,
+        weight: float = 0.0,
+    ) -> None:
+        scatter, within, others = sums.total, sums.within, None
+        if background is None or weight <= 0.0:
+            sums.check_different()
+        if np.trace(within) <= 1e-20 * np.trace(scatter):
+            # Because of rounding, differences of equal rows are not exactly zero.
+            within = np.zeros_like(within)
+        self.mean = sums.mean
+        if background is not None and weight > 0.0:
+            n_others = min(background.n_people, BACKGROUND_PEOPLE)
+            people = sums.class_mean_sum + n_others * background.mean
+            self.mean = people / (sums.n_classes + n_others)
+            apart = sums.mean - self.mean
+            scatter = scatter + sums.n_samples * np.outer(apart, apart)
+            scatter = scatter + background.within.T @ background.within
+            scatter = scatter + background.between.T @ background.between
+            others = np.sqrt(weight) * background.within
+        variances, vectors = np.linalg.eigh(scatter)
+        kept = variances > VARIANCE_TOLERANCE * variances[-1]
+        basis = np.ascontiguousarray(vectors[:, kept][:, ::-1])
+        centred = inputs - self.mean
+        self._whole = Coordinates(
+            centred,
+            np.eye(len(basis)),
+            None,
+            basis.shape[1],
+            others,
+            within=within,
+        )
+        self._coordinates = Coordinates(
+            centred @ basis,
+            basis,
+            None,
+            basis.shape[1],
+            None if others is None else others @ basis,
+            within=basis.T @ within @ basis,
+        )
+
+    def coordinates(self) -> Coordinates:
+        """Coordinates for the final model: the inputs themselves, centred."""
+        return self._whole
 
 
 class LandmarkCoordinates:

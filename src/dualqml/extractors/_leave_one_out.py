@@ -124,6 +124,28 @@ class Contest:
         return bool(np.median(self.real.sum(axis=1)) < _MANY_PER_CLASS)
 
 
+def contest_classes(counts: Index) -> Index:
+    """The classes that take part: all, or a bounded number of them.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_classes,)
+        Number of samples of each class.
+
+    Returns
+    -------
+    ndarray of int
+        Their numbers, in ascending order.
+    """
+    if counts.size <= _MOST_CLASSES:
+        return np.arange(counts.size)
+    # Classes of several samples first: the others can only be competitors.
+    by_size = np.argsort(counts < 2, kind="stable")
+    several = by_size[: max(int((counts > 1).sum()), _MOST_CLASSES)]
+    places = np.linspace(0, several.size - 1, _MOST_CLASSES).round()
+    return np.sort(several[places.astype(np.intp)])
+
+
 def make_contest(codes: Index, random_state: np.random.RandomState | None) -> Contest:
     """Choose the samples that take part.
 
@@ -142,22 +164,20 @@ def make_contest(codes: Index, random_state: np.random.RandomState | None) -> Co
         each class is left out.
     """
     counts = np.bincount(codes)
-    classes = np.arange(counts.size)
-    if counts.size > _MOST_CLASSES:
-        # Classes of several samples first: the others can only be competitors.
-        by_size = np.argsort(counts < 2, kind="stable")
-        several = by_size[: max(int((counts > 1).sum()), _MOST_CLASSES)]
-        places = np.linspace(0, several.size - 1, _MOST_CLASSES).round()
-        classes = np.sort(several[places.astype(np.intp)])
-    shuffled = np.arange(codes.size)
+    classes = contest_classes(counts)
+    order = np.argsort(codes, kind="stable")
+    if classes.size < counts.size:
+        order = order[np.isin(codes[order], classes)]
     if random_state is not None:
-        shuffled = random_state.permutation(codes.size)
-    order = shuffled[np.argsort(codes[shuffled], kind="stable")]
-    starts = np.cumsum(counts) - counts
-    sizes = np.minimum(counts[classes], _MOST_PER_CLASS)
+        # Class after class, and only samples of these classes: so the choice is the
+        # same where the others are elsewhere, as in a fit in parts.
+        shuffled = order[random_state.permutation(order.size)]
+        order = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    counts = counts[classes]
+    sizes = np.minimum(counts, _MOST_PER_CLASS)
     slots = np.arange(sizes.max())
     real = slots < sizes[:, None]
-    rows = order[(starts[classes][:, None] + slots)[real]]
+    rows = order[((np.cumsum(counts) - counts)[:, None] + slots)[real]]
     first = np.cumsum(sizes) - sizes
     return Contest(
         rows,

@@ -338,12 +338,29 @@ class Background:
             people of one population by at most 2.5 standard deviations.
         """
         means, counts = class_means(inputs, codes)
+        return self.resembles_people(means.mean(axis=0), counts)
+
+    def resembles_people(self, mean: Array, counts: Index) -> bool:
+        """The same as `resembles`, from the mean of the people's means.
+
+        Parameters
+        ----------
+        mean : ndarray of shape (n_inputs,)
+            Mean of the means of the people.
+        counts : ndarray of shape (n_people,)
+            Number of samples of each.
+
+        Returns
+        -------
+        bool
+            As `resembles`.
+        """
         between = float(np.vdot(self.between, self.between)) / (self.n_people - 1)
         within = float(np.vdot(self.within, self.within)) / self.n_repeats
-        expected = between * (1.0 / len(means) + 1.0 / self.n_people) + within * (
-            float(np.mean(1.0 / counts)) / len(means) + 1.0 / self.n_samples
+        expected = between * (1.0 / len(counts) + 1.0 / self.n_people) + within * (
+            float(np.mean(1.0 / counts)) / len(counts) + 1.0 / self.n_samples
         )
-        difference = means.mean(axis=0) - self.mean
+        difference = mean - self.mean
         # The squared norm of a normal vector has the relative variance 2 tr(T^2) / (tr
         # T)^2, where T is its covariance.
         factor = self._factor()

@@ -5,7 +5,6 @@ This module has the extractor, the classifier with the paper's two decision rule
 the classifier that chooses lambda by cross-validation.
 """
 
-import warnings
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
@@ -14,7 +13,6 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -39,10 +37,10 @@ from dualqml._saved_state import (
 )
 from dualqml._sklearn import Interval, StrOptions, SupervisedExtractor, one_blas_thread
 from dualqml._typing import Array, Index
-from dualqml.core import Certificate, newton_path, scatter_spectrum, solve_certified
+from dualqml.core import newton_path, scatter_spectrum, solve_certified
 from dualqml.core.solve import DEFAULT_MAX_ITER
-from dualqml.exceptions import InfeasibleError
 from dualqml.extractors.class_sizes import class_scales
+from dualqml.extractors.inaccurate_classes import warn_if_inaccurate
 from dualqml.extractors.nearest import class_similarities, nearest
 from dualqml.extractors.probabilities import ClassProbabilities
 from dualqml.extractors.quadratic_features import (
@@ -53,14 +51,18 @@ from dualqml.extractors.quadratic_features import (
     signed_root_features,
 )
 from dualqml.extractors.tuning import check_search_results, search_results, spread_folds
+from dualqml.extractors.zero_samples import (
+    ZeroPolicy,
+    are_used,
+    check_no_class_is_zero,
+    nothing_but_zeros,
+    report_zero_rows,
+)
 
 Features = Literal["quadratic", "signed-root"]
 
 Rule = Literal["cosine", "max"]
 
-#: Samples whose norm is at most this fraction of the largest count as zero vectors.
-#: An image without contrast becomes such a sample by rounding.
-_ZERO_NORM = 1e-12
 #: Number of fits from which samples are held out to learn probabilities.
 _PROBABILITY_FOLDS = 3
 
@@ -210,7 +212,7 @@ class DualQML(SupervisedExtractor):
         tol: float = 1e-6,
         max_iter: int | None = None,
         lam_scale: Literal["none", "auto"] = "none",
-        zero_samples: Literal["warn", "error", "ignore"] = "warn",
+        zero_samples: ZeroPolicy = "warn",
         n_jobs: int | None = None,
     ) -> None:
         self.lam = lam
@@ -254,12 +256,8 @@ class DualQML(SupervisedExtractor):
         """Learn the matrices of all classes at one lambda, and certify them."""
         used = self._used_samples(data)
         members = class_members(codes[used], self.classes_.size)
-        if not all(own.size for own in members):
-            empty = [c for c, own in enumerate(members) if not own.size]
-            raise InfeasibleError(
-                f"All samples of class {self.classes_[empty[0]]!r} are zero vectors; "
-                "remove the class or check the preprocessing"
-            )
+        empty = [c for c, own in enumerate(members) if not own.size]
+        check_no_class_is_zero(self.classes_, np.array(empty, dtype=np.intp))
         self.lam_ = self._lam_for_data(data, lam)
         with one_blas_thread():
             solution = solve_certified(
@@ -286,12 +284,13 @@ class DualQML(SupervisedExtractor):
         self.n_iter_ = int(solution.n_iter.max())
         solved = certificate.worst <= self.tol
         self.status_ = np.where(solved, "optimal", "inaccurate")
-        if not solved.all():
-            warnings.warn(
-                _inaccurate_message(certificate, solution.rounding_limited, self.tol),
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+        warn_if_inaccurate(
+            certificate.gap,
+            certificate.violation,
+            solution.rounding_limited,
+            self.tol,
+            stacklevel=6,
+        )
 
     def _features(self, data: Array) -> Array:
         if self.mean_responses_ is None:
@@ -317,19 +316,18 @@ class DualQML(SupervisedExtractor):
         `rows` are the row numbers if the data are a part of the training samples.
         A part gets no warning.
         """
-        norms = np.sqrt(np.einsum("ij,ij->i", data, data))
-        used = np.flatnonzero(norms > _ZERO_NORM * norms.max(initial=0.0))
-        if used.size == data.shape[0]:
-            return used
-        if used.size == 0:
-            raise InfeasibleError("All samples are zero vectors; nothing can be learnt")
-        zero = np.setdiff1d(np.arange(data.shape[0]), used)
-        message = _zero_message(zero if rows is None else rows[zero])
-        if self.zero_samples == "error":
-            raise InfeasibleError(message)
-        if self.zero_samples == "warn" and rows is None:
-            warnings.warn(message, UserWarning, stacklevel=6)
-        return used
+        squares = np.einsum("ij,ij->i", data, data)
+        used = are_used(squares, float(squares.max(initial=0.0)))
+        if used.all():
+            return np.arange(data.shape[0])
+        if not used.any():
+            raise nothing_but_zeros()
+        zero = np.flatnonzero(~used)
+        if rows is None:
+            report_zero_rows(zero, self.zero_samples, stacklevel=7)
+        elif self.zero_samples == "error":
+            report_zero_rows(rows[zero], self.zero_samples)
+        return np.flatnonzero(used)
 
     def _check_saved(self, path: Path) -> None:
         """Raise if the ranks do not add up to the number of factors."""
@@ -478,7 +476,7 @@ class DualQMLClassifier(ClassifierMixin, DualQML):
         tol: float = 1e-6,
         max_iter: int | None = None,
         lam_scale: Literal["none", "auto"] = "none",
-        zero_samples: Literal["warn", "error", "ignore"] = "warn",
+        zero_samples: ZeroPolicy = "warn",
         n_jobs: int | None = None,
     ) -> None:
         super().__init__(
@@ -796,7 +794,7 @@ class DualQMLClassifierCV(DualQMLClassifier):
         tol: float = 1e-6,
         max_iter: int | None = None,
         lam_scale: Literal["none", "auto"] = "none",
-        zero_samples: Literal["warn", "error", "ignore"] = "warn",
+        zero_samples: ZeroPolicy = "warn",
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -910,35 +908,3 @@ def class_members(codes: Index, n_classes: int) -> list[Index]:
     order = np.argsort(codes, kind="stable")
     counts = np.bincount(codes, minlength=n_classes)
     return np.split(order, np.cumsum(counts)[:-1])
-
-
-def _zero_message(rows: Index) -> str:
-    shown = ", ".join(str(row) for row in rows[:10])
-    more = "" if len(rows) <= 10 else f" and {len(rows) - 10} more"
-    return (
-        "The constraint x'Px >= 1 has no solution for zero vectors: "
-        f"rows {shown}{more} of X get none. Remove these rows or check the "
-        "preprocessing (an image without contrast becomes zero when its mean is "
-        "removed)."
-    )
-
-
-def _inaccurate_message(
-    certificate: Certificate, unbounded: NDArray[np.bool_], tol: float
-) -> str:
-    solved = certificate.worst <= tol
-    message = (
-        f"{int((~solved).sum())} of {solved.size} classes are not proven to be within "
-        f"tol={tol:g}: the largest bound of the relative duality gap is "
-        f"{certificate.gap.max():.1e}, of the constraint violation "
-        f"{certificate.violation.max():.1e}."
-    )
-    if unbounded.any():
-        message += (
-            f" For {int(unbounded.sum())} of them only because rounding errors may be "
-            "that large: the computed gap is smaller."
-        )
-    return message + (
-        " Scale the samples to similar norms, choose a less extreme lam, or allow a "
-        "larger tol or more max_iter."
-    )

@@ -5,7 +5,7 @@ This module has the classifier with given parameters, and the classifier that ch
 them on the training set.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -59,7 +59,7 @@ InputChoice = Literal["auto", "local"]
 _ENOUGH_CLASSES = 20
 #: Most pairs of a sample and a class for which rule "cosine" is tried: its profiles
 #: take 200 MB then.
-_MOST_PROFILES = 25_000_000
+MOST_PROFILES = 25_000_000
 
 
 class Variant(NamedTuple):
@@ -331,17 +331,7 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
         coordinates = self.metric_._learn(system, codes)
         # What it teaches is in the coefficients now. One copy is enough.
         self.metric_.background = None
-        qml = DualQMLClassifier(
-            lam,
-            rule=rule,
-            features="signed-root",
-            own_weight=self.own_weight,
-            centre=True,
-            tol=self.tol,
-            # A sample exactly at the centre has no direction, so it has no constraint.
-            zero_samples="ignore",
-            n_jobs=self.n_jobs,
-        )
+        qml = self._new_qml(lam, rule)
         # Not by its fit, which needs two classes.
         qml.n_features_in_, qml.classes_ = coordinates.shape[1], self.classes_
         qml._fit(coordinates, codes)
@@ -360,6 +350,20 @@ class DualQMLW(ClassifierMixin, SupervisedExtractor):
                 own_weight=self.own_weight,
                 energy=float(qml.energies_.mean()),
             )
+
+    def _new_qml(self, lam: float, rule: Rule) -> DualQMLClassifier:
+        """QML for the coordinates of the metric, not fitted."""
+        return DualQMLClassifier(
+            lam,
+            rule=rule,
+            features="signed-root",
+            own_weight=self.own_weight,
+            centre=True,
+            tol=self.tol,
+            # A sample exactly at the centre has no direction, so it has no constraint.
+            zero_samples="ignore",
+            n_jobs=self.n_jobs,
+        )
 
     def _least_classes(self) -> int:
         # A background shows how samples of one person differ from those of others.
@@ -681,29 +685,45 @@ class DualQMLWCV(DualQMLW):
         probabilities: bool = True,
     ) -> None:
         """Choose the parameters and one of several variants, and fit the model."""
-        grid = self._grid(codes)
+        grid = self._grid(codes.size)
         if np.bincount(codes).max() > 1 and self.classes_.size > 1:
-            variant, choice = self._chosen(inputs, codes, grid)
+
+            def system_of(variant: Variant) -> CoordinateSystem | None:
+                if variant.descriptor not in inputs:
+                    return None
+                metric = self._metric(1.0, float(grid.widths[0]), variant)
+                return metric._coordinate_system(inputs[variant.descriptor], codes)
+
+            variant, choice = self._chosen(system_of, codes, grid)
             best, system = choice.best, choice.system
         else:
-            # With one sample per class nothing is left out, and nothing is tried.
-            variant = self._preferred_variant(inputs, codes)
-            best = Candidate(
-                grid.rules[-1],
-                float(grid.rhos[0]),
-                float(grid.lams[0]),
-                float(grid.widths[0]),
-            )
-            if variant.background_weight > 0.0 and self.background is not None:
-                best = replace(best, rho=self.background.rho, lam=self.background.lam)
+            variant, best = self._unsearched(inputs, codes, grid)
             metric = self._metric(best.rho, best.width, variant)
             system = metric._coordinate_system(inputs[variant.descriptor], codes)
-            self._keep_results([(variant, best)], [np.nan], variant, best)
         self._report(1, f"chosen: {self.best_params_}; fitting the final model")
         metric = self._metric(best.rho, best.width, variant)
         self._fit_at(
             metric, system, codes, best.lam, best.rule, probabilities=probabilities
         )
+
+    def _unsearched(
+        self,
+        inputs: dict[Descriptor | None, PreparedSamples],
+        codes: Index,
+        grid: Grid,
+    ) -> tuple[Variant, Candidate]:
+        """The choice with one sample per class: nothing is left out, nothing tried."""
+        variant = self._preferred_variant(inputs, codes)
+        best = Candidate(
+            grid.rules[-1],
+            float(grid.rhos[0]),
+            float(grid.lams[0]),
+            float(grid.widths[0]),
+        )
+        if variant.background_weight > 0.0 and self.background is not None:
+            best = replace(best, rho=self.background.rho, lam=self.background.lam)
+        self._keep_results([(variant, best)], [np.nan], variant, best)
+        return variant, best
 
     def _preferred_variant(
         self, inputs: dict[Descriptor | None, PreparedSamples], codes: Index
@@ -721,27 +741,30 @@ class DualQMLWCV(DualQMLW):
 
     def _chosen(
         self,
-        inputs: dict[Descriptor | None, PreparedSamples],
+        system_of: Callable[[Variant], CoordinateSystem | None],
         codes: Index,
         grid: Grid,
     ) -> tuple[Variant, Choice]:
-        """Search the parameters for each variant, and choose a variant."""
+        """Search the parameters for each variant, and choose a variant.
+
+        `system_of` gives the coordinate system of a variant, None if there is none.
+        """
         # The same samples are left out for each variant.
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         choices: dict[Variant, Choice] = {}
         tried: list[tuple[Variant, Candidate]] = []
         losses: list[float] = []
         for variant in self._variants():
-            if variant.descriptor not in inputs:
+            system = system_of(variant)
+            if system is None:
                 continue
             name: str = variant.descriptor or "rows as they are"
             if self.background is not None:
                 name += f", weight {variant.background_weight:g} of the background"
             self._report(1, f"choosing parameters on {len(codes)} samples, {name}")
-            metric = self._metric(1.0, float(grid.widths[0]), variant)
             with one_blas_thread():
                 choice = search_parameters(
-                    metric._coordinate_system(inputs[variant.descriptor], codes),
+                    system,
                     codes,
                     grid,
                     kappa=self.kappa,
@@ -786,7 +809,7 @@ class DualQMLWCV(DualQMLW):
             params["background_weight"] = variant.background_weight
         return params
 
-    def _grid(self, codes: Index) -> Grid:
+    def _grid(self, n_samples: int) -> Grid:
         """The values to try, checked."""
         rhos = np.sort(_positive_values("rhos", self.rhos))
         lams = np.sort(_positive_values("lams", self.lams))
@@ -797,8 +820,8 @@ class DualQMLWCV(DualQMLW):
                 f"{self.rules!r}"
             )
         n_classes = self.classes_.size
-        one_each = codes.size == n_classes
-        too_many = codes.size * n_classes > _MOST_PROFILES
+        one_each = n_samples == n_classes
+        too_many = n_samples * n_classes > MOST_PROFILES
         images = self.image_shape is not None or self.descriptor == "local"
         # The preferred rule comes last.
         rules: list[Rule] = sorted(set(self.rules))

@@ -79,6 +79,10 @@ class Method:
     n_seeds : int
         Number of seeds over which the tables average its errors: more than one if
         the errors differ much between seeds. See `make_trials`.
+    title : str
+        Its full name.
+    reference : str
+        Where it was published.
     """
 
     estimator: Callable[..., BaseEstimator]
@@ -90,9 +94,22 @@ class Method:
     searches: bool = False
     needs_images: bool = False
     n_seeds: int = 1
+    title: str = ""
+    reference: str = ""
 
 
-def _dual_qml(rule: str) -> Method:
+_QML = (
+    "Y. Yan, H. Wang, S. Chen, X. Cao, D. Zhang, Quadratic projection based feature "
+    "extraction with its application to biometric recognition, Pattern Recognition, "
+    "2016"
+)
+_CORRELATION_FILTERS = (
+    "C. Xie, M. Savvides, B. V. K. Vijaya Kumar, Redundant class-dependence feature "
+    "analysis based on correlation filters using FRGC2.0 data, CVPR Workshops, 2005; "
+)
+
+
+def _dual_qml(rule: str, title: str) -> Method:
     return Method(
         DualQMLClassifierCV,
         {"lams": PAPER_LAMS, "rule": rule},
@@ -101,6 +118,8 @@ def _dual_qml(rule: str) -> Method:
         preprocessing="centred-unit-norm",
         grid={"lams": TUNED_LAMS},
         searches=True,
+        title=title,
+        reference=_QML,
     )
 
 
@@ -111,26 +130,78 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             APCA,
             metric="euclidean",
             grid={"ridge": (1e-3, 1e-2, 1e-1), "tangents": _TANGENTS},
+            title="asymmetric principal component analysis",
+            reference=(
+                "X. Jiang, Asymmetric principal component and discriminant analyses "
+                "for pattern classification, IEEE PAMI, 2009"
+            ),
         ),
         "LDA": Method(
-            Fisherfaces, grid={"shrinkage": _SHRINKAGE, "tangents": _TANGENTS}
+            Fisherfaces,
+            grid={"shrinkage": _SHRINKAGE, "tangents": _TANGENTS},
+            title="linear discriminant analysis (Fisherfaces)",
+            reference=(
+                "P. Belhumeur, J. Hespanha, D. Kriegman, Eigenfaces vs. Fisherfaces: "
+                "recognition using class specific linear projection, IEEE PAMI, 1997"
+            ),
         ),
-        "MFA": Method(MFA, grid={"shrinkage": _SHRINKAGE, "tangents": _TANGENTS}),
+        "MFA": Method(
+            MFA,
+            grid={"shrinkage": _SHRINKAGE, "tangents": _TANGENTS},
+            title="marginal Fisher analysis",
+            reference=(
+                "S. Yan, D. Xu, B. Zhang, H. Zhang, Q. Yang, S. Lin, Graph embedding "
+                "and extensions: a general framework for dimensionality reduction, "
+                "IEEE PAMI, 2007"
+            ),
+        ),
         "CFA-OTF": Method(
             CFA,
             {"filter": "otf"},
             grid={"alpha": (None, 0.0, 0.3, 0.6, 0.98)},
             needs_images=True,
+            title="class-dependence feature analysis with optimal trade-off filters",
+            reference=(
+                _CORRELATION_FILTERS
+                + "B. V. K. Vijaya Kumar, M. Savvides, C. Xie, Correlation pattern "
+                "recognition for face recognition, Proceedings of the IEEE, 2006"
+            ),
         ),
         "CFA-OEOTF": Method(
             CFA,
             {"filter": "oeotf"},
             grid={"alpha": (None, 0.5, 0.9, 0.97, 0.999)},
             needs_images=True,
+            title=(
+                "class-dependence feature analysis with optimal extra-class "
+                "origin-output trade-off filters"
+            ),
+            reference=(
+                _CORRELATION_FILTERS
+                + "Y. Yan, Y.-J. Zhang, 1D correlation filter based class-dependence "
+                "feature analysis for face recognition, Pattern Recognition, 2008"
+            ),
         ),
-        "GTDA": Method(GTDA, grid={"shrinkage": _SHRINKAGE}, needs_images=True),
+        "GTDA": Method(
+            GTDA,
+            grid={"shrinkage": _SHRINKAGE},
+            needs_images=True,
+            title="general tensor discriminant analysis",
+            reference=(
+                "D. Tao, X. Li, X. Wu, S. Maybank, General tensor discriminant "
+                "analysis and Gabor features for gait recognition, IEEE PAMI, 2007"
+            ),
+        ),
         # Errors hardly depend on mu, so there is a third weight of the motions instead.
-        "ERE": Method(ERE, grid={"mu": (1.0, 3.0), "tangents": (0.0, 0.1, 0.3)}),
+        "ERE": Method(
+            ERE,
+            grid={"mu": (1.0, 3.0), "tangents": (0.0, 0.1, 0.3)},
+            title="eigenfeature regularisation and extraction",
+            reference=(
+                "X. Jiang, B. Mandal, A. Kot, Eigenfeature regularization and "
+                "extraction in face recognition, IEEE PAMI, 2008"
+            ),
+        ),
         "K-LDA": Method(
             KernelLDA,
             grid={
@@ -138,16 +209,42 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "width": (4.0, 16.0),
                 "tangents": _TANGENTS,
             },
+            title="kernel linear discriminant analysis",
+            reference=(
+                "K.-R. Mueller, S. Mika, G. Raetsch, K. Tsuda, B. Schoelkopf, An "
+                "introduction to kernel-based learning algorithms, IEEE Transactions "
+                "on Neural Networks, 2001"
+            ),
         ),
         # Its errors depend on the samples that patches start from, by several points.
         "MLE": Method(
-            MLE, grid={"energy": (0.98, 0.95, 0.9)}, needs_images=True, n_seeds=5
+            MLE,
+            grid={"energy": (0.98, 0.95, 0.9)},
+            needs_images=True,
+            n_seeds=5,
+            title="maximal linear embedding",
+            reference=(
+                "R. Wang, S. Shan, X. Chen, J. Chen, W. Gao, Maximal linear embedding "
+                "for dimensionality reduction, IEEE PAMI, 2011"
+            ),
         ),
         "ER-KDA": Method(
-            ERKDA, grid={"width": (4.0, 1.0, 16.0), "tangents": _TANGENTS}
+            ERKDA,
+            grid={"width": (4.0, 1.0, 16.0), "tangents": _TANGENTS},
+            title="kernel discriminant analysis with a regularised eigenspectrum",
+            reference=(
+                "S. Zafeiriou, G. Tzimiropoulos, M. Petrou, T. Stathaki, Regularized "
+                "kernel discriminant analysis with a robust kernel for face "
+                "recognition and verification, IEEE Transactions on Neural Networks "
+                "and Learning Systems, 2012"
+            ),
         ),
-        "DualQML (max)": _dual_qml("max"),
-        "DualQML": _dual_qml("cosine"),
+        "DualQML (max)": _dual_qml(
+            "max", "dual quadratic matrix learning; the largest response decides"
+        ),
+        "DualQML": _dual_qml(
+            "cosine", "dual quadratic matrix learning; the cosine of responses decides"
+        ),
         "DualQML-W": Method(
             DualQMLWCV,
             # The input is that of the other methods of a table.
@@ -155,6 +252,11 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             metric=None,
             preprocessing="unit-norm",
             searches=True,
+            title="dual quadratic matrix learning in a within-class metric",
+            reference=(
+                "this package; not in the paper. Its quadratic forms are those of "
+                "DualQML"
+            ),
         ),
     }
 )
@@ -162,14 +264,31 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 #: The usual classifiers of vectors. They run on images too.
 VECTOR_METHODS: Mapping[str, Method] = MappingProxyType(
     {
-        "NN-cosine": Method(NearestSample, metric=None),
-        "Mean-cosine": Method(NearestMean, metric=None),
+        "NN-cosine": Method(
+            NearestSample,
+            metric=None,
+            title="nearest training sample by cosine similarity",
+            reference=(
+                "T. Cover, P. Hart, Nearest neighbor pattern classification, IEEE "
+                "Transactions on Information Theory, 1967"
+            ),
+        ),
+        "Mean-cosine": Method(
+            NearestMean,
+            metric=None,
+            title="nearest mean of a class by cosine similarity",
+            reference="textbook method",
+        ),
         "Linear-SVM": Method(
             LinearSVC,
             {"C": 10.0},
             metric=None,
             preprocessing="centred-unit-norm",
             grid={"C": (10.0, 0.1, 1.0, 100.0)},
+            title="linear support vector machine, one class against all others",
+            reference=(
+                "C. Cortes, V. Vapnik, Support-vector networks, Machine Learning, 1995"
+            ),
         ),
         "Logistic": Method(
             LogisticRegression,
@@ -177,6 +296,11 @@ VECTOR_METHODS: Mapping[str, Method] = MappingProxyType(
             metric=None,
             preprocessing="centred-unit-norm",
             grid={"C": (100.0, 1.0, 10.0, 1000.0)},
+            title="multinomial logistic regression",
+            reference=(
+                "D. R. Cox, The regression analysis of binary sequences, Journal of "
+                "the Royal Statistical Society B, 1958"
+            ),
         ),
         # The nearest mean of its features is what LDA itself decides with equal priors,
         # if there are more classes than features. Unlike LDA it also takes a gallery
@@ -188,6 +312,11 @@ VECTOR_METHODS: Mapping[str, Method] = MappingProxyType(
             rule=NearestMean,
             preprocessing="unit-norm",
             grid={"shrinkage": (0.5, 0.1, 0.9)},
+            title="linear discriminant analysis with a shrunk covariance",
+            reference=(
+                "J. H. Friedman, Regularized discriminant analysis, Journal of the "
+                "American Statistical Association, 1989"
+            ),
         ),
     }
 )

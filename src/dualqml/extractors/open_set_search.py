@@ -31,13 +31,18 @@ import numpy as np
 from dualqml._linalg import unit_rows
 from dualqml._sklearn import one_blas_thread
 from dualqml._typing import Array, Index
-from dualqml.extractors._coordinates import BACKGROUND_PEOPLE, Coordinates
+from dualqml.extractors._coordinates import (
+    BACKGROUND_PEOPLE,
+    Coordinates,
+    CoordinateSystem,
+)
 from dualqml.extractors._leave_one_out import (
     Contest,
     GalleryFilters,
     LeaveOneOut,
     LeftOutPeople,
     LeftOutSlot,
+    contest_classes,
     make_contest,
 )
 from dualqml.extractors._left_out_scores import extra_energy, with_energy
@@ -148,12 +153,48 @@ class CosineScale:
             squares = float(np.vdot(units.T @ units, means.T @ means))
         total = float(units.sum(axis=0) @ means.sum(axis=0))
         own = np.einsum("ij,ij->i", units, means[codes])
-        n_others = codes.size * (len(means) - 1)
-        mean = (total - float(own.sum())) / n_others
-        variance = (squares - float(own @ own)) / n_others - mean**2
+        return cls.of_sums(
+            total - float(own.sum()),
+            squares - float(own @ own),
+            n_samples=codes.size,
+            n_means=len(means),
+            n_inputs=means.shape[1],
+            bounded=bounded,
+        )
+
+    @classmethod
+    def of_sums(
+        cls,
+        total: float,
+        squares: float,
+        *,
+        n_samples: int,
+        n_means: int,
+        n_inputs: int,
+        bounded: bool = True,
+    ) -> "CosineScale":
+        """The same from the sum of these cosines and that of their squares.
+
+        Parameters
+        ----------
+        total, squares : float
+            Sums over all pairs of a sample and the mean of another class.
+        n_samples, n_means, n_inputs : int
+            Numbers of samples, of classes and of values of a sample.
+        bounded : bool, default=True
+            As for :meth:`fitted`.
+
+        Returns
+        -------
+        CosineScale
+            Mean and spread.
+        """
+        n_others = n_samples * (n_means - 1)
+        mean = total / n_others
+        variance = squares / n_others - mean**2
         spread = float(np.sqrt(max(variance, 0.0)))
-        if bounded and len(means) < _FEW_CLASSES:
-            spread = max(spread, (1.0 - mean) * means.shape[1] ** -0.5)
+        if bounded and n_means < _FEW_CLASSES:
+            spread = max(spread, (1.0 - mean) * n_inputs**-0.5)
         # Two people with one sample each have one cosine: its spread is only rounding.
         return cls(mean, spread if spread > _LEAST_SPREAD else 1.0)
 
@@ -214,8 +255,40 @@ class OpenSetChoice:
     scores: Callable[[float], LeftOutScores] | None
 
 
+#: Makes the coordinate system of the samples for a weight of the background.
+SystemOf = Callable[[float], CoordinateSystem]
+
+
+def classes_in_search(counts: Index) -> Index:
+    """The classes whose samples `search_open_set` needs.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_classes,)
+        Number of samples of each class.
+
+    Returns
+    -------
+    ndarray of int
+        Their numbers, in ascending order: all, or about a thousand.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.extractors.open_set_search import classes_in_search
+    >>> classes_in_search(np.array([3, 1, 2]))
+    array([0, 1, 2])
+    """
+    return contest_classes(counts)
+
+
 def search_open_set(
-    metric: WithinMetric, samples: PreparedSamples, codes: Index, grid: OpenSetGrid
+    metric: WithinMetric,
+    samples: PreparedSamples,
+    codes: Index,
+    grid: OpenSetGrid,
+    *,
+    system_of: SystemOf | None = None,
 ) -> OpenSetChoice:
     """Choose the parameters with the lowest loss.
 
@@ -229,6 +302,10 @@ def search_open_set(
         Their classes, 0 to n_classes - 1.
     grid : OpenSetGrid
         The values to try.
+    system_of : callable, optional
+        Gives the coordinate system of the samples for a weight of the background,
+        where these are only the samples that take part (`contest_classes`). By default
+        it is computed from the samples.
 
     Returns
     -------
@@ -237,15 +314,22 @@ def search_open_set(
     """
     if codes.max() < 2:
         return OpenSetChoice(grid.usual, None)
+    if system_of is None:
+        system_of = partial(_system_of_samples, metric, samples, codes)
     with one_blas_thread():
-        return _searched(metric, samples, codes, grid)
+        return _searched(metric, samples, codes, grid, system_of)
 
 
 def _searched(
-    metric: WithinMetric, samples: PreparedSamples, codes: Index, grid: OpenSetGrid
+    metric: WithinMetric,
+    samples: PreparedSamples,
+    codes: Index,
+    grid: OpenSetGrid,
+    system_of: SystemOf,
 ) -> OpenSetChoice:
     # The samples of a class keep their order: nothing is random.
-    search = _Search(metric, samples, codes, make_contest(codes, None))
+    contest = make_contest(codes, None)
+    search = _Search(metric, samples, codes, contest, system_of)
     if np.bincount(codes).max() == 1:
         return OpenSetChoice(grid.usual, partial(search.scores, grid.usual))
     tried: list[OpenSetParameters] = []
@@ -327,8 +411,10 @@ class _Search:
         samples: PreparedSamples,
         codes: Index,
         contest: Contest,
+        system_of: SystemOf,
     ) -> None:
         self.metric, self.samples, self.codes = metric, samples, codes
+        self._system_of = system_of
         n_classes = len(contest.index)
         n_several = max(1, contest.left_out(0).size)
         n_slots = _MOST_PROBES // n_several
@@ -378,11 +464,8 @@ class _Search:
     def _left_out(self, background_weight: float) -> LeaveOneOut:
         """The samples in the spectrum of the metric, for one weight."""
         if background_weight not in self._coordinates:
-            metric = self.metric
-            if metric.background is not None:
-                metric = _with_weight(metric, background_weight)
-            coordinates = metric._coordinate_system(self.samples, self.codes).coarse()
-            spectrum = within_spectrum(coordinates, self.codes, metric.kappa)
+            coordinates = self._system_of(background_weight).coarse()
+            spectrum = within_spectrum(coordinates, self.codes, self.metric.kappa)
             self._coordinates[background_weight] = (
                 coordinates,
                 LeaveOneOut(
@@ -488,9 +571,13 @@ class _Search:
         ).joined(parameters.cosine_weight)
 
 
-def _with_weight(metric: WithinMetric, weight: float) -> WithinMetric:
-    parameters = metric.get_params(deep=False) | {"background_weight": weight}
-    return WithinMetric(**parameters)
+def _system_of_samples(
+    metric: WithinMetric, samples: PreparedSamples, codes: Index, weight: float
+) -> CoordinateSystem:
+    if metric.background is not None:
+        parameters = metric.get_params(deep=False) | {"background_weight": weight}
+        metric = WithinMetric(**parameters)
+    return metric._coordinate_system(samples, codes)
 
 
 def _mean_choice(

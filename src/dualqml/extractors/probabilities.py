@@ -252,11 +252,62 @@ def open_set_posterior(log_ratios: Array, *, prior: float = 0.5) -> tuple[Array,
     >>> people.round(3), unknown.round(3)
     (array([[0.5  , 0.167]]), array([0.333]))
     """
-    enrolled = log_ratios + np.log(prior / log_ratios.shape[1])
-    stranger = np.full((len(log_ratios), 1), np.log1p(-prior))
-    joined = np.concatenate([enrolled, stranger], axis=1)
-    posterior = np.exp(joined - np.logaddexp.reduce(joined, axis=1, keepdims=True))
-    return posterior[:, :-1], posterior[:, -1]
+    sums, n_people = log_sums(log_ratios), log_ratios.shape[1]
+    return candidate_posterior(log_ratios, sums, n_people, prior=prior)
+
+
+def candidate_posterior(
+    log_ratios: Array, sums: Array, n_people: int, *, prior: float = 0.5
+) -> tuple[Array, Array]:
+    """Probabilities of some of the enrolled people, and of a stranger.
+
+    Parameters
+    ----------
+    log_ratios : ndarray of shape (n_samples, n_candidates)
+        Log-likelihood ratios of some people.
+    sums : ndarray of shape (n_samples,)
+        The `log_sums` of the log-likelihood ratios of all people.
+    n_people : int
+        Number of all people.
+    prior : float, default=0.5
+        As for `open_set_posterior`.
+
+    Returns
+    -------
+    people : ndarray of shape (n_samples, n_candidates)
+        Probability of each candidate.
+    unknown : ndarray of shape (n_samples,)
+        Probability of a stranger.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dualqml.extractors.probabilities import candidate_posterior
+    >>> best, all_people = np.log([[3.0]]), np.log([4.0])
+    >>> people, unknown = candidate_posterior(best, all_people, 2)
+    >>> people.round(3), unknown.round(3)
+    (array([[0.5]]), array([0.333]))
+    """
+    share, stranger = np.log(prior / n_people), np.log1p(-prior)
+    total = np.logaddexp(sums + share, stranger)
+    return np.exp(log_ratios + share - total[:, None]), np.exp(stranger - total)
+
+
+def log_sums(log_ratios: Array) -> Array:
+    """Logarithm of the sum of the exponentials of each row.
+
+    Parameters
+    ----------
+    log_ratios : ndarray of shape (n_samples, n_people)
+        Log-likelihood ratios, at least one in a row.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        The logarithms. They are finite if the ratios are.
+    """
+    largest = log_ratios.max(axis=1, keepdims=True)
+    return np.asarray(largest[:, 0] + np.log(np.exp(log_ratios - largest).sum(axis=1)))
 
 
 def _even_part(scores: Array) -> Array:

@@ -14,6 +14,8 @@ from dualqml._typing import Array, Index
 
 #: Bytes of the intermediate product held at a time.
 _PRODUCT_BYTES = 2_000_000
+#: Rows handled at a time where sums over rows are computed.
+_ROW_BLOCK = 4096
 
 
 def quadratic_features(
@@ -104,24 +106,79 @@ def energies_of_others(
     ndarray of shape (n_classes,)
         The mean energies; zero if there is no other class.
     """
-    n_samples, n_classes = codes.size, ranks.size
-    own = np.zeros(n_classes)
-    class_of = np.repeat(np.arange(n_classes), ranks)
     # The sum over all samples is tr(P_c X'X), of which X'X can be much smaller than X.
-    if X.shape[1] < n_samples:
+    if X.shape[1] < codes.size:
         factors = np.einsum("ij,ij->i", components @ (X.T @ X), components)
     else:
         factors = np.einsum("ij,ij->j", *(2 * [X @ components.T]))
-    everyone = np.bincount(class_of, factors, minlength=n_classes)
-    counts = np.bincount(codes, minlength=n_classes)
-    order = np.argsort(codes, kind="stable")
-    last, last_factor = np.cumsum(counts), np.cumsum(ranks)
-    for c in range(n_classes):
-        members = order[last[c] - counts[c] : last[c]]
-        rows = X[members] @ components[last_factor[c] - ranks[c] : last_factor[c]].T
-        own[c] = np.vdot(rows, rows)
-    n_others = n_samples - counts
-    return np.maximum(everyone - own, 0.0) / np.maximum(n_others, 1)
+    counts = np.bincount(codes, minlength=ranks.size)
+    everyone = _sums_by_class(factors, ranks)
+    own = own_energies(X, codes, components, ranks)
+    return np.maximum(everyone - own, 0.0) / np.maximum(codes.size - counts, 1)
+
+
+def energies_in_scatter(
+    components: Array, ranks: NDArray[np.int64], scatter: Array
+) -> Array:
+    """Sum of x'P_c x over all samples for some classes, from the scatter of all.
+
+    Parameters
+    ----------
+    components : ndarray of shape (sum of ranks, n_features)
+        Factors of the classes, stacked.
+    ranks : ndarray of shape (n_classes,)
+        Number of factors of each class.
+    scatter : ndarray of shape (n_features, n_features)
+        ``X'X`` of all samples.
+
+    Returns
+    -------
+    ndarray of shape (n_classes,)
+        ``tr(P_c X'X)``.
+    """
+    factors = np.empty(len(components))
+    for start in range(0, len(components), _ROW_BLOCK):
+        rows = components[start : start + _ROW_BLOCK]
+        energies = np.einsum("ij,ij->i", rows @ scatter, rows)
+        factors[start : start + _ROW_BLOCK] = energies
+    return _sums_by_class(factors, ranks)
+
+
+def own_energies(
+    X: Array, codes: Index, components: Array, ranks: NDArray[np.int64]
+) -> Array:
+    """Sum of x'P_c x over the samples of each class itself.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Training samples.
+    codes : ndarray of shape (n_samples,)
+        Their classes.
+    components : ndarray of shape (sum of ranks, n_features)
+        Factors of all classes, stacked.
+    ranks : ndarray of shape (n_classes,)
+        Number of factors of each class.
+
+    Returns
+    -------
+    ndarray of shape (n_classes,)
+        The sums.
+    """
+    # Every pair of a sample and a factor of its class.
+    n_own = ranks[codes]
+    samples = np.repeat(np.arange(codes.size), n_own)
+    before = np.cumsum(n_own) - n_own
+    first = (np.cumsum(ranks) - ranks)[codes]
+    factors = np.arange(samples.size) + np.repeat(first - before, n_own)
+    responses = np.empty(samples.size)
+    for start in range(0, samples.size, _ROW_BLOCK):
+        part = slice(start, start + _ROW_BLOCK)
+        responses[part] = np.einsum(
+            "ij,ij->i", X[samples[part]], components[factors[part]]
+        )
+    sums = np.bincount(codes[samples], responses**2, minlength=ranks.size)
+    return np.asarray(sums, dtype=np.float64)
 
 
 def profile_gallery(
@@ -174,6 +231,13 @@ def _apply_in_chunks(
         chunk = X[start : start + step].astype(np.float64, copy=False)
         out[start : start + step] = features(components @ chunk.T).T
     return out
+
+
+def _sums_by_class(factors: Array, ranks: NDArray[np.int64]) -> Array:
+    """Sums of one number per factor over the factors of each class."""
+    class_of = np.repeat(np.arange(ranks.size), ranks)
+    sums = np.bincount(class_of, factors, minlength=ranks.size)
+    return np.asarray(sums, dtype=np.float64)
 
 
 def _class_sums(rows: Array, ranks: NDArray[np.int64]) -> Array:

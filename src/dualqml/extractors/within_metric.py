@@ -47,10 +47,10 @@ from dualqml.images.tangents import tangent_images
 KernelChoice = Literal["auto", "rbf", "linear"]
 
 #: Largest number of samples for which kernel="auto" is "rbf".
-_MOST_KERNEL_SAMPLES = 20_000
+MOST_KERNEL_SAMPLES = 20_000
 
 #: Without a kernel, principal components are used up to this number of inputs.
-_MOST_INPUTS = 1280
+MOST_INPUTS = 1280
 
 #: For a smaller weight, a sum with the prior would lose too many digits of the prior.
 _LEAST_RHO = 1e-7
@@ -315,13 +315,13 @@ class WithinMetric(SupervisedExtractor):
         return GramCoordinates(samples, codes)
 
     def _has_kernel(self, n_samples: int) -> bool:
-        few = n_samples <= _MOST_KERNEL_SAMPLES
+        few = n_samples <= MOST_KERNEL_SAMPLES
         return self.kernel == "rbf" or (self.kernel == "auto" and few)
 
     def _uses_products(self, n_samples: int, n_inputs: int) -> bool:
         """Whether the coordinate system uses products of pairs of samples."""
         # Principal components of very many features would take too much time.
-        many_features = n_inputs > _MOST_INPUTS
+        many_features = n_inputs > MOST_INPUTS
         images = self.image_shape is not None or self.descriptor is not None
         few_images = images and n_samples <= n_inputs
         return self._has_kernel(n_samples) or many_features or few_images
@@ -421,8 +421,7 @@ def within_spectrum(
     WithinSpectrum
         The spectrum. All variances are zero if no class varies.
     """
-    contrasts, scale = _unit_contrasts(coordinates, codes)
-    within = contrasts.T @ contrasts
+    within, scale = _unit_within(coordinates, codes)
     if not _has_motions(coordinates, kappa):
         variances, directions = np.linalg.eigh(coordinates.n_directions * within)
         directions *= np.sqrt(coordinates.n_directions)
@@ -438,8 +437,7 @@ def _metric_factor(
     coordinates: Coordinates, codes: Index, kappa: float, rho: float
 ) -> Array | None:
     """The Cholesky factor of S_rho; None if rounding has made it indefinite."""
-    contrasts, _ = _unit_contrasts(coordinates, codes)
-    metric = contrasts.T @ contrasts
+    metric, _ = _unit_within(coordinates, codes)
     if _has_motions(coordinates, kappa):
         metric += rho * _prior(coordinates, kappa)
     else:
@@ -449,18 +447,28 @@ def _metric_factor(
     return None if failed else np.asarray(factor)
 
 
-def _unit_contrasts(coordinates: Coordinates, codes: Index) -> tuple[Array, float]:
-    """Rows H with H'H = S_w of trace 1, and their scale; none if no class varies."""
-    A = coordinates.training
-    contrasts = within_contrasts(A, codes)
-    if coordinates.other_contrasts is not None:
-        contrasts = np.concatenate([contrasts, coordinates.other_contrasts])
-    total = float(np.vdot(contrasts, contrasts))
+def _unit_within(coordinates: Coordinates, codes: Index) -> tuple[Array, float]:
+    """S_w of trace 1, and its scale; zeros if no class varies."""
+    A, others = coordinates.training, coordinates.other_contrasts
+    if coordinates.within is None:
+        contrasts = within_contrasts(A, codes)
+        if others is not None:
+            contrasts = np.concatenate([contrasts, others])
+        total = float(np.vdot(contrasts, contrasts))
+    else:
+        within = (
+            coordinates.within
+            if others is None
+            else (coordinates.within + others.T @ others)
+        )
+        total = float(np.trace(within))
     # Because of rounding, contrasts of equal rows are not exactly zero.
     if total <= 1e-20 * np.einsum("ij,ij->", A, A):
-        return contrasts[:0], 0.0
-    contrasts /= np.sqrt(total)
-    return contrasts, total**-0.5
+        return np.zeros((A.shape[1], A.shape[1])), 0.0
+    if coordinates.within is None:
+        contrasts /= np.sqrt(total)
+        return contrasts.T @ contrasts, total**-0.5
+    return within / total, total**-0.5
 
 
 def _has_motions(coordinates: Coordinates, kappa: float) -> bool:

@@ -212,6 +212,31 @@ def read_tensors(
     return tensors_of(_memory_map(path), path, verify=verify)
 
 
+def stored_checksum(path: str | os.PathLike[str]) -> str:
+    """The checksum that a file says it has; it is not computed again.
+
+    Parameters
+    ----------
+    path : path
+        A file that `write_tensors` has written.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Raises
+    ------
+    ModelFileError
+        The file cannot be read, or has no checksum.
+    """
+    path = Path(path)
+    metadata = _parse_header(path, _read_header(path, _memory_map(path))).get(_METADATA)
+    if not isinstance(metadata, dict) or CHECKSUM not in metadata:
+        _refuse(path, f"it has no checksum {CHECKSUM!r}")
+    return str(metadata[CHECKSUM])
+
+
 def tensors_of(
     content: NDArray[np.uint8], path: Path = Path("the file"), *, verify: bool = True
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

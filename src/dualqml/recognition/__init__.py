@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dualqml.persistence.model_files import load, save
     from dualqml.persistence.tensors import read_tensors, write_tensors
     from dualqml.recognition.calibration import Trials
+    from dualqml.recognition.deferred_refit import RefitDue
     from dualqml.recognition.explanation import EnrolledSample, Explanation, ScorePart
     from dualqml.recognition.gallery_check import (
         Finding,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         Verification,
     )
     from dualqml.recognition.threshold_curves import ThresholdCurve, threshold_curve
+    from dualqml.recognition.why_display import WhyDisplay
 
 __all__ = [
     "Calibration",
@@ -43,6 +45,7 @@ __all__ = [
     "NoThresholdError",
     "RecognitionError",
     "Recognizer",
+    "RefitDue",
     "SampleScore",
     "ScorePart",
     "Template",
@@ -50,6 +53,7 @@ __all__ = [
     "Trials",
     "UnknownSubjectError",
     "Verification",
+    "WhyDisplay",
     "check_gallery",
     "load",
     "read_tensors",
@@ -67,6 +71,7 @@ __getattr__, __dir__ = lazy_names(
         "dualqml.persistence.model_files": "load save",
         "dualqml.persistence.tensors": "read_tensors write_tensors",
         "dualqml.recognition.calibration": "Trials",
+        "dualqml.recognition.deferred_refit": "RefitDue",
         "dualqml.recognition.explanation": "EnrolledSample Explanation ScorePart",
         "dualqml.recognition.gallery_check": (
             "Finding GalleryCheck SampleScore check_gallery"
@@ -76,5 +81,6 @@ __getattr__, __dir__ = lazy_names(
             "Calibration Candidate Identification Template Verification"
         ),
         "dualqml.recognition.threshold_curves": "ThresholdCurve threshold_curve",
+        "dualqml.recognition.why_display": "WhyDisplay",
     },
 )

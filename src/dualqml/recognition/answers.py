@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualqml._typing import Array
 from dualqml.exceptions import (
@@ -12,7 +13,8 @@ from dualqml.exceptions import (
     RecognitionError,
     UnknownSubjectError,
 )
-from dualqml.extractors.probabilities import open_set_posterior
+from dualqml.extractors.probabilities import candidate_posterior
+from dualqml.recognition.folded_search import Best, FoldedGallery, best_classes
 from dualqml.recognition.results import (
     Candidate,
     Identification,
@@ -120,6 +122,53 @@ def verifications(
     return found
 
 
+class Searcher(Scorer, Protocol):
+    """What gives scores, and may search without computing all of them."""
+
+    def scores(self, rows: NDArray[Any]) -> Array:
+        """Scores of samples for all subjects."""
+
+    def folded_gallery(self) -> FoldedGallery | None:
+        """The gallery for searches; None if all scores are to be computed."""
+
+
+def identified(
+    model: Searcher, samples: Any, *, top: int, threshold: float
+) -> list[Identification]:
+    """Which enrolled subjects are on samples, if any.
+
+    Parameters
+    ----------
+    model : Searcher
+        The model.
+    samples : ndarray of shape (n_samples, n_features) or templates
+        Samples as the model takes them, or templates with scores of the model.
+    top : int
+        Length of the lists of candidates.
+    threshold : float
+        The smallest score of a match.
+
+    Returns
+    -------
+    list of Identification
+        One decision per sample.
+
+    Raises
+    ------
+    RecognitionError
+        The lists have no candidate, or a template is of another model.
+    """
+    if has_templates(samples):
+        scores = template_scores(samples, model.model_id)
+        return identifications(model, scores, top=top, threshold=threshold)
+    gallery = model.folded_gallery()
+    if gallery is None:
+        scores = model.scores(samples)
+        return identifications(model, scores, top=top, threshold=threshold)
+    check_top(top)
+    return decisions(model, gallery.search(samples, top), threshold)
+
+
 def check_top(top: int) -> None:
     """Raise if a list of candidates would have none."""
     if top < 1:
@@ -153,27 +202,50 @@ def identifications(
         The lists have no candidate.
     """
     check_top(top)
+    return decisions(matcher, best_classes(scores, top), threshold)
+
+
+def decisions(matcher: Scorer, best: Best, threshold: float) -> list[Identification]:
+    """Which enrolled subjects are on images, if any, from the best of them.
+
+    Parameters
+    ----------
+    matcher : Scorer
+        The matcher that gave the scores.
+    best : Best
+        The best subjects of each sample, at least one.
+    threshold : float
+        The smallest score of a match.
+
+    Returns
+    -------
+    list of Identification
+        One decision per sample.
+    """
     people = unknown = None
     if matcher.has_log_ratios:
-        people, unknown = open_set_posterior(scores)
+        people, unknown = candidate_posterior(
+            best.scores, best.log_sums, len(matcher.subjects)
+        )
     found = []
-    for number, row in enumerate(scores):
-        order = np.argsort(-row, kind="stable")[:top]
+    for number, (classes, scores) in enumerate(
+        zip(best.classes.tolist(), best.scores.tolist(), strict=True)
+    ):
         candidates = tuple(
             Candidate(
                 matcher.subjects[c],
-                float(row[c]),
-                None if people is None else float(people[number, c]),
+                scores[place],
+                None if people is None else float(people[number, place]),
             )
-            for c in order
+            for place, c in enumerate(classes)
         )
-        best = candidates[0]
-        match = best.score >= threshold
+        first = candidates[0]
+        match = first.score >= threshold
         found.append(
             Identification(
                 "match" if match else "unknown",
-                best.subject if match else None,
-                best.score,
+                first.subject if match else None,
+                first.score,
                 threshold,
                 candidates,
                 matcher.model_id,

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dualqml._linalg import unit_rows
 from dualqml._text import printable
 from dualqml._typing import Array
 from dualqml.exceptions import ModelFileError, RecognitionError
@@ -24,17 +23,23 @@ from dualqml.extractors.quadratic_features import signed_root_features
 from dualqml.persistence.tensors import read_tensors, strict_json
 from dualqml.recognition.answers import (
     decision_threshold,
-    identifications,
+    identified,
     verifications,
 )
+from dualqml.recognition.exact_scorer import (
+    ArrayScorer,
+    checked_vectors,
+    linear_queries,
+)
 from dualqml.recognition.file_format import ID_KEY, STATE_KEY, check_recognizer
+from dualqml.recognition.folded_search import FoldedSearch
 from dualqml.recognition.front_end import READING_VERSION, FrontEnd
 from dualqml.recognition.gallery import checked_name
 from dualqml.recognition.results import Calibration, Identification, Verification
 from dualqml.recognition.score_scale import ScoreScale
 
 
-class DecisionModel:
+class DecisionModel(FoldedSearch):
     """The part of a recogniser that verifies and identifies vectors.
 
     It gives the same answers as the recogniser of the file, up to rounding. Use
@@ -101,26 +106,25 @@ class DecisionModel:
         RecognitionError
             The vectors are of another length, or not usable.
         """
-        rows = np.asarray(vectors, dtype=np.float32)
-        width = self.n_features
-        if rows.ndim != 2 or rows.shape[1] != width:
-            raise RecognitionError(
-                f"The vectors of this recogniser have {width} values, not "
-                f"{rows.shape[-1] if rows.ndim else 0}"
-            )
-        if not np.isfinite(rows).all() or not rows.any(axis=1).all():
-            raise RecognitionError(
-                "A sample has values that are not finite, or is all zeros"
-            )
-        own = self._arrays
-        units = unit_rows(rows.astype(np.float64))
-        coordinates = unit_rows((units - own["mean"]) @ own["coefficients"])
+        rows, own = checked_vectors(vectors, self.n_features), self._arrays
+        coordinates, units = linear_queries(rows, own["mean"], own["coefficients"])
         responses = signed_root_features(
             coordinates, own["components"], own["ranks"], own["mean_responses"]
         )
         if "class_scale" in own:
             responses = responses / own["class_scale"]
         return self._scale.scores(responses, units, own["means"])
+
+    def exact_scorer(self) -> ArrayScorer:
+        """What gives the scores of some subjects, for searches.
+
+        Returns
+        -------
+        ArrayScorer
+            The scorer, with the arrays of this model.
+        """
+        labels = np.array(self.subjects, dtype=object)
+        return ArrayScorer(**self._arrays, scale=self._scale, labels=labels)
 
     def identify_many(
         self, vectors: ArrayLike, *, top: int = 5, threshold: float | None = None
@@ -142,7 +146,8 @@ class DecisionModel:
             One decision per vector.
         """
         limit = decision_threshold(threshold, self.threshold)
-        return identifications(self, self.scores(vectors), top=top, threshold=limit)
+        rows = checked_vectors(vectors, self.n_features)
+        return identified(self, rows, top=top, threshold=limit)
 
     def verify_many(
         self,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Who is enrolled, and with which samples."""
 
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +32,8 @@ class Gallery:
 
     def __init__(self) -> None:
         self._people: dict[str, _Own] = {}
+        #: Digests of people that have been asked for.
+        self._digests: dict[str, bytes] = {}
 
     def __len__(self) -> int:
         return len(self._people)
@@ -68,6 +72,27 @@ class Gallery:
         counts = [len(self[subject]) for subject in self]
         return np.repeat(np.arange(len(counts)), counts)
 
+    def digest(self, subject: str) -> bytes:
+        """The SHA-256 of the samples of a subject and their names.
+
+        Parameters
+        ----------
+        subject : str
+            The name.
+
+        Returns
+        -------
+        bytes
+            It is computed once.
+        """
+        if subject not in self._digests:
+            rows, names = self._own(subject)
+            text = json.dumps([rows.shape, rows.dtype.str, names])
+            found = hashlib.sha256(text.encode())
+            found.update(np.ascontiguousarray(rows).data)
+            self._digests[subject] = found.digest()
+        return self._digests[subject]
+
     def names(self, subject: str) -> tuple[str, ...]:
         """The names of the samples of a subject; "" for those without a name."""
         return self._own(subject).names
@@ -99,6 +124,7 @@ class Gallery:
         """
         subject = self.checked(subject, rows)
         own = _named(rows, names)
+        self._digests.pop(subject, None)
         if subject in self._people:
             before = self._people[subject]
             rows = np.concatenate([before.rows, rows])
@@ -121,6 +147,7 @@ class Gallery:
         self, subject: str, rows: NDArray[Any], names: Sequence[str] | None = None
     ) -> None:
         """Add samples of a file as they are, without a copy."""
+        self._digests.pop(subject, None)
         self._people[checked_name(subject)] = _named(rows, names)
 
     def remove(self, subject: str, index: int | None = None) -> None:
@@ -143,6 +170,7 @@ class Gallery:
         if index is not None:
             self.check_sample(subject, index)
         rows, names = self._own(subject)
+        self._digests.pop(subject, None)
         left = np.arange(len(rows)) != index
         kept = {}
         if index is not None and left.any():

@@ -13,8 +13,9 @@ how much more likely this score is for the same person than for another one. Tha
 not depend on the number of people.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from dualqml.extractors.open_set_search import (
     OpenSetChoice,
     OpenSetGrid,
     OpenSetParameters,
+    SystemOf,
     search_open_set,
 )
 from dualqml.extractors.prepared_samples import (
@@ -44,7 +46,10 @@ from dualqml.extractors.prepared_samples import (
     unfitted_metric,
 )
 from dualqml.extractors.probabilities import LogRatio
+from dualqml.recognition.exact_scorer import ArrayScorer
+from dualqml.recognition.folded_search import FoldedSearch
 from dualqml.recognition.gallery import Gallery
+from dualqml.recognition.gallery_parts import KeptSums, fit_in_parts, fits_in_parts
 from dualqml.recognition.score_scale import ScoreScale
 
 #: Parameters of DualQML-W that are never chosen, for vectors and for images.
@@ -86,10 +91,13 @@ class SampleCache:
     def __init__(self) -> None:
         self._prepared: dict[str, PreparedSamples] = {}
         self._products = ProductCache()
+        #: For galleries that are fitted in parts.
+        self.sums = KeptSums()
 
     def forget(self, subject: str) -> None:
         """Delete all results of a subject, and overwrite its samples in memory."""
         self._products.forget(subject)
+        self.sums.forget(subject)
         prepared = self._prepared.pop(subject, None)
         if prepared is not None:
             # Temporary copies of a fit have been freed, but not overwritten.
@@ -135,7 +143,7 @@ class SampleCache:
         return joined, np.arange(gallery.n_samples)
 
 
-class Matcher:
+class Matcher(FoldedSearch):
     """A recognition method fitted to a gallery, with the class-mean cosine.
 
     Once fitted it does not change, so threads may share it.
@@ -214,6 +222,28 @@ class Matcher:
             image_shape=self.image_shape, background=self.background, **self.parameters
         )
 
+    def without_people(self) -> "Matcher":
+        """A matcher with the parameters and the scale of scores of this one.
+
+        Returns
+        -------
+        Matcher
+            It has no subjects and no model.
+        """
+        other = Matcher(
+            self.method,
+            self.image_shape,
+            self.given_weight,
+            self.given,
+            self.background,
+        )
+        other.parameters, other.cosine_weight = self.parameters, self.cosine_weight
+        other.cosine_mean = self.cosine_mean
+        other.cosine_spread = self.cosine_spread
+        for name in SCALE_FIELDS:
+            setattr(other, name, getattr(self, name))
+        return other
+
     def fitted_to_part(
         self,
         gallery: Gallery,
@@ -236,16 +266,14 @@ class Matcher:
         Matcher
             The new matcher. Nothing is chosen again, and scores have the same meaning.
         """
-        other = Matcher(
-            self.method,
-            self.image_shape,
-            self.cosine_weight,
-            self.parameters,
-            self.background,
-        )
-        other.cosine_weight = self.cosine_weight
-        for name in SCALE_FIELDS:
-            setattr(other, name, getattr(self, name))
+        other = self.without_people()
+        if fits_in_parts(self, gallery):
+            part = Gallery()
+            for subject, own in kept.items():
+                part.restore(subject, gallery[subject][own])
+            fit_in_parts(other, part, KeptSums(), choosing=False)
+            other.subjects = list(kept)
+            return other
         first = np.searchsorted(gallery.codes, np.arange(len(gallery)))
         starts = dict(zip(gallery, first, strict=True))
         rows = np.concatenate([starts[subject] + own for subject, own in kept.items()])
@@ -286,13 +314,16 @@ class Matcher:
 
     def _fit(self, gallery: Gallery, cache: SampleCache) -> None:
         model = self.estimator()
-        if isinstance(model, DualQMLW):
+        if fits_in_parts(self, gallery):
+            fit_in_parts(self, gallery, cache.sums)
+        elif isinstance(model, DualQMLW):
             samples, order = cache.joined(model, gallery)
             codes = gallery.codes[order]
             if self.has_log_ratios:
                 choice = self._choose(model, samples, codes)
                 self._learn_prepared(self.estimator(), samples, codes)
-                self._learn_log_ratios(choice, np.bincount(codes))
+                energy = float(self.model.qml_.energies_.mean())
+                self._learn_log_ratios(choice, energy, np.bincount(codes))
             else:
                 self.cosine_weight = self._weight_of_other_methods()
                 self._learn_prepared(model, samples, codes)
@@ -307,9 +338,19 @@ class Matcher:
         return 0.0 if self.image_shape is not None else _OTHER_METHODS_WEIGHT
 
     def _choose(
-        self, model: DualQMLW, samples: PreparedSamples, codes: Index
+        self,
+        model: DualQMLW,
+        samples: PreparedSamples,
+        codes: Index,
+        *,
+        system_of: SystemOf | None = None,
+        resembles: Callable[[Background], bool] | None = None,
     ) -> OpenSetChoice:
-        """Choose what is not given."""
+        """Choose what is not given.
+
+        The samples may be only those of the search; then `system_of` and `resembles`
+        tell what depends on all samples.
+        """
         grid = _VECTOR_GRID if self.image_shape is None else _IMAGE_GRID
         background = self.background
         usual = grid.usual
@@ -320,7 +361,9 @@ class Matcher:
             # or two people do not show that.
             n_people = int(codes.max()) + 1
             shown = n_people < 3 or codes.size > n_people
-            if shown or background.resembles(samples.inputs, codes):
+            if resembles is None:
+                resembles = partial(_resembles, samples.inputs, codes)
+            if shown or resembles(background):
                 usual = OpenSetParameters(
                     background.rho, background.lam, background.cosine_weight, 1.0
                 )
@@ -336,7 +379,9 @@ class Matcher:
             background_weights=weights if share is None else (share,),
             usual=OpenSetParameters(**(vars(usual) | given)),
         )
-        choice = search_open_set(unfitted_metric(model), samples, codes, grid)
+        choice = search_open_set(
+            unfitted_metric(model), samples, codes, grid, system_of=system_of
+        )
         chosen = vars(choice.parameters).copy()
         self.cosine_weight = float(chosen.pop("cosine_weight"))
         if background is None:
@@ -363,28 +408,40 @@ class Matcher:
     def _learn_cosines(self, units: Array, codes: Index) -> None:
         """Learn the distribution of cosines between different people."""
         self.means = unit_rows(class_means(units, codes)[0])
+        scale = None
         if len(self.means) > 1:
             scale = CosineScale.fitted(
                 units, self.means, codes, bounded=self.has_log_ratios
             )
+        self._set_cosine_scale(scale)
+
+    def _set_cosine_scale(self, scale: CosineScale | None) -> None:
+        """Keep a scale of cosines; of one subject there is none."""
+        if scale is not None:
             self.cosine_mean, self.cosine_spread = scale.mean, scale.spread
         elif self.background is not None:
+            assert self.means is not None
             cosines = self.background.strangers(_N_STRANGERS) @ self.means.T
             self.cosine_mean = float(cosines.mean())
             self.cosine_spread = float(cosines.std())
 
-    def _learn_log_ratios(self, choice: OpenSetChoice, counts: Index) -> None:
-        """Learn what a score means."""
+    def _learn_log_ratios(
+        self, choice: OpenSetChoice, energy: float, counts: Index
+    ) -> None:
+        """Learn what a score means.
+
+        With a background and few subjects this needs the fitted model.
+        """
         found = None
         self.spread, self.mean, self.scale = USUAL_SPREAD, 0.0, 1.0
         if choice.scores is not None:
-            found = choice.scores(float(self.model.qml_.energies_.mean()))
+            found = choice.scores(energy)
             self.spread, self.mean, self.scale = found.spread, found.mean, found.scale
         usual = LogRatio()
         background = self.background
         if background is not None:
             usual = background.log_ratio(int(np.median(counts)))
-            if counts.size < FEW_SUBJECTS:
+            if self._needs_strangers(counts.size):
                 # So few people say little about strangers.
                 strangers = background.strangers(_N_STRANGERS)
                 responses = input_class_scores(self.model, strangers)
@@ -395,6 +452,10 @@ class Matcher:
             others = found.strangers[np.isfinite(found.strangers)]
             usual = LogRatio.fitted(found.own, others, usual=usual)
         self.slope, self.offset = usual.slope, usual.offset
+
+    def _needs_strangers(self, n_subjects: int) -> bool:
+        """Whether what a score means is learnt from scores of simulated strangers."""
+        return self.background is not None and n_subjects < FEW_SUBJECTS
 
     def scores(self, rows: NDArray[Any]) -> Array:
         """Similarities of samples to all subjects, in the order of subjects.
@@ -434,6 +495,29 @@ class Matcher:
             return metric_inputs(self.model, rows)
         return unit_rows(rows)
 
+    def exact_scorer(self) -> ArrayScorer | None:
+        """What gives the scores of some subjects; None but for vectors of DualQML-W."""
+        if self.model is None or self.image_shape is not None:
+            return None
+        if not self.has_log_ratios:
+            return None
+        metric, qml = self.model.metric_, self.model.qml_
+        usual = metric.kernel_ is None and metric.descriptor is None
+        # One value has no direction, and is not scaled.
+        if not usual or metric.mean_.size == 1:
+            return None
+        return ArrayScorer(
+            mean=metric.mean_,
+            coefficients=metric.coefficients_,
+            components=qml.components_,
+            ranks=qml.ranks_,
+            mean_responses=qml.mean_responses_,
+            class_scale=qml.class_scale_,
+            means=self.means,
+            scale=self.score_scale(),
+            labels=np.array(self.subjects, dtype=object),
+        )
+
     def _responses(self, rows: NDArray[Any]) -> tuple[Array, Array]:
         """Scores of the method alone, and the samples at unit norm."""
         if self.model is None or self.means is None:
@@ -468,7 +552,7 @@ class Matcher:
         """Scores from both parts."""
         assert self.means is not None
         if self.has_log_ratios:
-            return self._score_scale().scores(scores, units, self.means)
+            return self.score_scale().scores(scores, units, self.means)
         scores = self._sum_of_parts(scores, units)
         if not np.isfinite(scores).all():
             raise RecognitionError("A score is not finite: train the model again")
@@ -484,14 +568,18 @@ class Matcher:
             "response": "quadratic form" if self.has_log_ratios else self.method,
             "cosine": "cosine to the mean",
         }
-        parts = self._score_scale().sums(scores, units, self.means)
+        parts = self.score_scale().sums(scores, units, self.means)
         return {names[name]: part for name, part in parts.items()}
 
-    def _score_scale(self) -> ScoreScale:
+    def score_scale(self) -> ScoreScale:
         """The numbers that turn responses and cosines into scores."""
         return ScoreScale(
             **{field.name: getattr(self, field.name) for field in fields(ScoreScale)}
         )
+
+
+def _resembles(inputs: Array, codes: Index, background: Background) -> bool:
+    return background.resembles(inputs, codes)
 
 
 def _class_scores(model: Any, rows: Array) -> Array:

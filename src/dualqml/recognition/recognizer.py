@@ -19,7 +19,7 @@ from dualqml.images.shapes import SizeLike
 from dualqml.recognition.answers import (
     decision_threshold,
     has_templates,
-    identifications,
+    identified,
     template_scores,
     verifications,
 )
@@ -34,12 +34,17 @@ from dualqml.recognition.calibration import (
     simulated_strangers,
     warn_of_few,
 )
+from dualqml.recognition.deferred_refit import (
+    DeferredFit,
+    Refit,
+    check_refit,
+)
 from dualqml.recognition.explanation import Explanation, explanations
 from dualqml.recognition.front_end import FrontEnd
 from dualqml.recognition.gallery import Gallery, checked_name
 from dualqml.recognition.inputs import Embedding, InputReader, Inputs, sample_names
 from dualqml.recognition.matcher import Matcher, SampleCache
-from dualqml.recognition.model_ids import model_id_of
+from dualqml.recognition.present_model import Fitter, PresentModel
 from dualqml.recognition.recognizer_files import load_recognizer, save_recognizer
 from dualqml.recognition.results import (
     KEPT_AFTER_REMOVAL,
@@ -51,12 +56,12 @@ from dualqml.recognition.results import (
 )
 
 
-class Recognizer:
+class Recognizer(PresentModel):
     """Recognise people, who can be enrolled and erased at any time.
 
     After every `enroll` and `remove`, the model is equal to a new fit to the present
     subjects: nothing of a removed subject is left in it. It is fitted when it is next
-    needed.
+    needed. In very large galleries such fits can be deferred, see `refit`.
 
     Threads may share a recogniser. Changes wait for each other. A search sees the
     subjects either before or after a change.
@@ -93,6 +98,13 @@ class Recognizer:
         one row per image, which is not saved: give it again to `load`.
     background : Background, default=None
         Statistics of people who are not enrolled.
+    refit : {"exact", "deferred"}, default="exact"
+        When a change leads to a new fit. "exact": when the model is next needed.
+        "deferred", for vectors with DualQML-W: when `fit` is called. Until then a
+        change costs little: rows, matrix and mean of a removed subject are deleted at
+        once, and the matrices of new subjects are found in the present coordinates.
+        But these, the matrices of others and the scale of scores stay as they are, and
+        depend on those who were removed; `refit_due` says so.
     **parameters : dict
         Parameters of the method, instead of its defaults for vectors or images.
 
@@ -127,6 +139,7 @@ class Recognizer:
         cosine_weight: float | None = None,
         embedding: Embedding | None = None,
         background: Background | None = None,
+        refit: Refit = "exact",
         **parameters: Any,
     ) -> None:
         if method not in METHODS:
@@ -151,8 +164,8 @@ class Recognizer:
             raise RecognitionError(str(error)) from error
         self._gallery = Gallery()
         self._cache = SampleCache()
-        #: Fitted to the present subjects; None if it must be fitted first.
         self._matcher: Matcher | None = None
+        self._deferred: DeferredFit | None = None
         self._lock = threading.RLock()
         self._model_id: str | None = None
         self._calibration: Calibration | None = None
@@ -160,6 +173,8 @@ class Recognizer:
         self._prior_due: tuple[RateKind, float] | None = None
         self._background: Background | None = None
         self.background = background
+        self._refit: Refit = "exact"
+        self.refit = refit
         if threshold is not None:
             self.set_threshold(threshold)
 
@@ -185,7 +200,7 @@ class Recognizer:
                     )
                 if self._gallery:
                     self._reader.check_background(background)
-            self._matcher = self._model_id = None
+            self._deferred = self._matcher = self._model_id = None
             # What is kept of samples depends on whether there is a background.
             self._cache = SampleCache()
             self._background = background
@@ -224,19 +239,6 @@ class Recognizer:
     def inputs(self) -> str | None:
         """The kind of the samples: "image" or "vector"; None if nobody is enrolled."""
         return self._reader.kind
-
-    @property
-    def model_id(self) -> str:
-        """Sixteen hexadecimal digits that change with any sample or parameter."""
-        model_id = self._model_id
-        if model_id is None:
-            with self._lock:
-                settings = [self.method, list(self.size), self.cosine_weight]
-                model_id = model_id_of(
-                    [*settings, self.parameters], self._gallery, self.background
-                )
-                self._model_id = model_id
-        return model_id
 
     @property
     def chosen_parameters(self) -> dict[str, Any]:
@@ -347,7 +349,8 @@ class Recognizer:
         Nothing of the subject is left in the model. Of a calibration only the threshold
         stays; calibrate again when you can. A prior, which was set with a background,
         is computed again when it is next needed. Files that were saved before are not
-        changed: save again to the same path.
+        changed: save again to the same path. With deferred refits, `refit_due` says
+        what the model still depends on.
 
         Parameters
         ----------
@@ -386,15 +389,35 @@ class Recognizer:
             self._gallery.check_sample(subject, index)
             self._erase(subject, index)
 
-    def fit(self) -> Self:
+    def fit(self, fitter: Fitter = Matcher.fit) -> Self:
         """Fit the model now instead of when it is next needed.
+
+        If a refit is due, this is the exact one: the model is then equal to that of a
+        new recogniser, and nothing of removed subjects is left in it. A prior is
+        computed again.
+
+        Parameters
+        ----------
+        fitter : callable, optional
+            Fits a matcher to the gallery in another way; see
+            `dualqml.scale.fit_recognizer`.
 
         Returns
         -------
         self : object
             The same object.
         """
-        self._fitted_matcher()
+        with self._lock:
+            if self._deferred is None:
+                self._fitted_matcher(fitter)
+            else:
+                # If it fails, nothing has changed.
+                matcher = self._newly_fitted(fitter)
+                self._deferred, self._matcher = None, matcher
+                self._model_id = matcher.model_id
+                found = self._calibration
+                if found is not None and found.prior and self.background is not None:
+                    self._prior_due = found.rate
         return self
 
     def verify(
@@ -488,8 +511,9 @@ class Recognizer:
         """
         limit = decision_threshold(threshold, self.threshold)
         matcher = self._fitted_matcher()
-        scores = self._scores(matcher, images)
-        return identifications(matcher, scores, top=top, threshold=limit)
+        if not has_templates(images):
+            images = self._reader.read(images, enrolling=False)
+        return identified(matcher, images, top=top, threshold=limit)
 
     def explain(
         self, image: Inputs, *, top: int = 5, threshold: float | None = None
@@ -705,7 +729,7 @@ class Recognizer:
         fmr: float | None = None,
         fpir: float | None = None,
     ) -> Calibration:
-        """Set the threshold for a rate of false matches.
+        """Set the threshold for a rate of false matches. A refit that is due is done.
 
         Parameters
         ----------
@@ -734,7 +758,7 @@ class Recognizer:
         kind: RateKind = "fmr" if fpir is None else "fpir"
         target = float(fmr if fmr is not None else fpir)  # type: ignore[arg-type]
         with self._lock:
-            matcher, gallery = self._fitted_matcher(), self._gallery
+            matcher, gallery = self.fit()._fitted_matcher(), self._gallery
             if images is None or labels is None:
                 own = gallery_scores(gallery, matcher, self._cache, self.background)
                 found = gallery_calibration(
@@ -766,7 +790,7 @@ class Recognizer:
             Fewer than four subjects are enrolled.
         """
         with self._lock:
-            matcher = self._fitted_matcher()
+            matcher = self.fit()._fitted_matcher()
             return left_out_trials(self._gallery, matcher, self._cache)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -825,17 +849,27 @@ class Recognizer:
         self._gallery.checked(subject, rows)
         if self.background is not None:
             self._reader.check_background(self.background)
-        self._discard_model(subject)
+        check_refit(self.refit, self._new_matcher())
+        deferred = self._deferrable()
+        if deferred is not None:
+            deferred = deferred.enrolled(subject, len(rows))
+        self._discard_model(subject, deferred)
         self._gallery.add(subject, rows, names)
 
     def _erase(self, subject: str, index: int | None) -> None:
         """Erase a sample of a subject, or all of them if the index is None."""
         with self._lock:
-            self._gallery[subject]  # Raises if it is not enrolled.
-            self._discard_model(subject)
+            rows = self._gallery[subject]  # Raises if it is not enrolled.
+            deferred = self._deferrable()
+            if deferred is not None:
+                n_erased = len(rows) if index is None else 1
+                deferred = deferred.erased(subject, rows, n_erased)
+            self._discard_model(subject, deferred)
             if self._calibration is not None:
                 self._calibration, self._prior_due = after_removal(self._calibration)
             self._gallery.remove(subject, index)
+            if len(self._gallery) < self._least_subjects():
+                self._deferred = None
             if not self._gallery:
                 # The next subjects may be other people with another kind of samples.
                 self._prior_due = None
@@ -844,50 +878,6 @@ class Recognizer:
                     self._calibration = None
                 self._cache = SampleCache()
                 self._reader.reset()
-
-    def _discard_model(self, subject: str) -> None:
-        """Discard the model and the cached results of a subject.
-
-        This comes before the gallery changes. If the change is interrupted, there is
-        no model that was fitted to other samples than those of the gallery.
-        """
-        self._matcher = self._model_id = None
-        self._cache.forget(subject)
-
-    def _fitted_matcher(self) -> Matcher:
-        """The matcher of the present subjects, fitted if needed. It never changes."""
-        matcher = self._matcher
-        if matcher is not None:
-            return matcher
-        with self._lock:
-            if self._matcher is not None:
-                # Another thread has fitted it in the meantime.
-                return self._matcher
-            matcher = self._new_matcher()
-            if len(self._gallery) < self._least_subjects():
-                raise RecognitionError(
-                    "Recognition compares people: enrol at least two subjects, or one "
-                    "and give a background of other people; "
-                    f"{len(self._gallery)} is enrolled"
-                )
-            matcher.fit(self._gallery, self._cache)
-            matcher.model_id = self.model_id
-            self._matcher = matcher
-            return matcher
-
-    def _least_subjects(self) -> int:
-        """Smallest number of subjects that a model can be fitted to."""
-        alone = self.background is not None and self._new_matcher().has_log_ratios
-        return 1 if alone else 2
-
-    def _new_matcher(self) -> Matcher:
-        return Matcher(
-            self.method,
-            self._reader.image_shape,
-            self.cosine_weight,
-            self.parameters,
-            self.background,
-        )
 
     def _scores(self, matcher: Matcher, images: Inputs) -> Array:
         if has_templates(images):

@@ -47,6 +47,7 @@ from dualqml.extractors.methods import METHODS
 from dualqml.persistence.codec import Decoder, Encoder
 from dualqml.persistence.formats import VERSION_KEY
 from dualqml.persistence.tensors import read_tensors, strict_json, write_tensors
+from dualqml.recognition.deferred_refit import DeferredFit, RefitDue
 from dualqml.recognition.file_format import (
     FORMAT,
     FORMAT_KEY,
@@ -89,6 +90,9 @@ _STATE: Mapping[str, Kind] = {
     "front_end": _RECORD,
     "calibration": _RECORD,
     "matcher": _RECORD,
+    "refit": one_of(("exact", "deferred")),
+    # What has changed since the last exact fit; None if none is due.
+    "due": _RECORD,
 }
 #: How the faces of photographs are described.
 _FRONT_END: Mapping[str, Kind] = {
@@ -120,6 +124,8 @@ _CALIBRATION: Mapping[str, Kind] = {
     "model_id": LINE,
     "prior": Kind("true or false", lambda v: type(v) is bool),
 }
+#: Fields of a refit that is due.
+_DUE: Mapping[str, Kind] = dict.fromkeys(vars(RefitDue()), _WHOLE)
 #: Fields of the model that was fitted to its subjects.
 _MATCHER: Mapping[str, Kind] = {
     "model": ESTIMATOR,
@@ -157,6 +163,8 @@ def save_recognizer(recognizer: "Recognizer", path: str | os.PathLike[str]) -> N
         "front_end": recognizer.front_end.as_dict(),
         "calibration": None if calibration is None else calibration.as_dict(),
         "matcher": matcher,
+        "refit": recognizer.refit,
+        "due": None if recognizer.refit_due is None else vars(recognizer.refit_due),
     }
     encoder = Encoder()
     try:
@@ -209,6 +217,8 @@ def _fill_missing(state: Any) -> None:
     if isinstance(state, dict):
         state.setdefault("names", None)
         state.setdefault("front_end", None)
+        state.setdefault("refit", "exact")
+        state.setdefault("due", None)
         if isinstance(state.get("calibration"), dict):
             state["calibration"].setdefault("prior", False)
 
@@ -248,6 +258,10 @@ def _check_state(state: Any) -> None:
     if state["matcher"] is not None:
         check_fields(state["matcher"], _MATCHER, ("matcher",))
         _check_parameters(state["matcher"]["parameters"], "matcher", "parameters")
+    if state["due"] is not None:
+        check_fields(state["due"], _DUE, ("due",))
+        if state["refit"] == "exact" or state["matcher"] is None:
+            raise ValueProblem(("due",), "is there without a deferred refit")
 
 
 def _check_parameters(parameters: Mapping[str, Any], *path: str) -> None:
@@ -308,6 +322,7 @@ def _recognizer_from_state(
         cosine_weight=state["cosine_weight"],
         embedding=embedding,
         background=state["background"],
+        refit=state["refit"],
         **state["parameters"],
     )
     if state["front_end"] is not None:
@@ -323,7 +338,10 @@ def _recognizer_from_state(
     if state["calibration"] is not None:
         found.calibration = Calibration(**state["calibration"])
     if state["matcher"] is not None:
-        found._matcher = _matcher_from_state(found, state["matcher"])
+        matcher = found._matcher = _matcher_from_state(found, state["matcher"])
+        if state["due"] is not None:
+            due = RefitDue(**state["due"])
+            found._deferred = DeferredFit.of(matcher, found._gallery, due)
     return found
 
 
