@@ -786,7 +786,7 @@ class _FileParts:
     def fit_whole(self, plan: _Plan) -> _Whole:
         """Fit as usual to the only part, and write its shard."""
         (found,) = self._run(
-            "solve", _fit_whole, (self.scratch, plan), [0], lambda _: "the only part"
+            "solve", _fit_whole, (self.scratch, plan), [0], "part {} of 1, solve".format
         )
         assert isinstance(found, _Whole)
         return found

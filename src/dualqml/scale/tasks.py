@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Seconds between two looks whether the scheduler is still there.
 _PAUSE = 1.0
 
+_GO_ON = "A run with a scratch folder or a store can be resumed where it stopped."
+
 
 def run_tasks(
     client: "Client | None",
@@ -123,8 +125,8 @@ def _run_on_cluster(
                 except KilledWorker as error:
                     raise RunError(
                         f"Workers died again and again while they ran {in_words(item)},"
-                        " perhaps because memory ran out. Results so far are kept; "
-                        "resume with more memory for each worker."
+                        " perhaps because memory ran out. Give each worker more "
+                        f"memory. {_GO_ON}"
                     ) from error
 
 
@@ -186,8 +188,8 @@ def _scheduler_there(client: "Client") -> Iterator[None]:
 
 def _gone() -> RunError:
     return RunError(
-        "The scheduler of the cluster is gone, or has given up the work. Results so "
-        "far are kept; start the cluster again and resume."
+        "The scheduler of the cluster is gone, or has given up the work. Start the "
+        f"cluster again. {_GO_ON}"
     )
 
 
