@@ -85,5 +85,17 @@ def draw_front_page(app):
         subprocess.run([sys.executable, script, folder / "_static"], check=True)
 
 
+def draw_results(app):
+    """Draw the figures of the results pages if a table or the script is newer."""
+    folder = Path(__file__).parent
+    script = folder.parent / "examples" / "results_figures.py"
+    sources = [script, *(folder / "results" / "tables").glob("*.csv")]
+    figure = folder / "_static" / "results_paired_dark.svg"  # the last of them
+    newest = max(path.stat().st_mtime for path in sources)
+    if not figure.exists() or figure.stat().st_mtime < newest:
+        subprocess.run([sys.executable, script, folder / "_static"], check=True)
+
+
 def setup(app):
     app.connect("builder-inited", draw_front_page)
+    app.connect("builder-inited", draw_results)
