@@ -37,6 +37,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": "gallery_order.in_order",
     "abort_on_example_error": True,
     "image_srcset": ["2x"],
+    "thumbnail_size": (480, 300),
     "write_computation_times": False,
 }
 myst_enable_extensions = ["dollarmath", "colon_fence"]
@@ -74,7 +75,12 @@ html_theme_options = {
     "navbar_center": [],
     "navbar_end": ["theme-switcher"],
     "show_prev_next": False,
+    "secondary_sidebar_items": {
+        "**": ["page-toc"],
+        "auto_examples/*": ["page-toc", "sg_download_links"],
+    },
 }
+html_show_sourcelink = False
 
 
 def draw_front_page(app):

@@ -317,6 +317,28 @@ class TestCMC:
         line = CMCDisplay([0.5], name="a").plot(ax, color="red", label="b").line_
         assert (line.get_color(), line.get_label()) == ("red", "b")
 
+    def test_the_first_rank_has_a_tick(self, ax):
+        CMCDisplay(np.linspace(0.5, 1.0, 10)).plot(ax)
+        assert ax.get_xticks().tolist() == list(range(1, 11))
+        CMCDisplay(np.linspace(0.5, 1.0, 30)).plot(ax)
+        CMCDisplay([0.5, 0.6]).plot(ax)
+        assert ax.get_xticks().tolist() == [1, 5, 10, 15, 20, 25, 30]
+        draw(ax)
+
+    @pytest.mark.parametrize("last", [1, 2, 11, 99, 100, 2345])
+    def test_there_are_few_ticks(self, last, ax):
+        CMCDisplay(np.ones(last)).plot(ax)
+        ticks = ax.get_xticks()
+        assert ticks[0] == 1
+        assert ticks.size <= 11
+        assert 2 * ticks[-1] > last
+
+    def test_a_logarithmic_axis_keeps_its_ticks(self, ax):
+        ax.set_xscale("log")
+        CMCDisplay(np.ones(100)).plot(ax)
+        assert ax.get_xscale() == "log"
+        draw(ax)
+
     def test_without_matplotlib_it_is_said_what_to_install(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(MissingDependencyError, match=r"install dualqml\[plot\]"):

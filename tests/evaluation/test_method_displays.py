@@ -260,6 +260,15 @@ class TestCertificatePath:
         with pytest.raises(ValueError, match="a row for each of the steps"):
             CertificatePathDisplay([1, 2], [[1.0]], tol=1.0)
 
+    def test_two_on_logarithmic_axes_share_the_tolerance(self, ax):
+        ax.set_xscale("log")
+        for name in ("one", "two"):
+            display = CertificatePathDisplay([1, 9], [[1.0], [0.1]], tol=0.5, name=name)
+            display.plot(ax)
+        found = [text.get_text() for text in ax.get_legend().get_texts()]
+        assert found.count("tolerance, 0.5") == 1
+        assert len(found) == 5
+
 
 def displays(model, samples):
     yield QuadraticFormDisplay.from_estimator(model, "Ann", image_shape=SHAPE)

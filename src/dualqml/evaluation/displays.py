@@ -331,7 +331,8 @@ class CMCDisplay:
             ranks, 100.0 * self.rates, **({"label": self.name} | line_kwargs)
         )
         ax.set(xlabel="rank", ylabel="identified, %")
-        ax.locator_params(axis="x", integer=True)
+        if ax.get_xscale() == "linear":
+            ax.set_xticks(_rank_ticks(int(ax.dataLim.x1)))
         self.ax_ = ax
         return self
 
@@ -540,6 +541,15 @@ def _corners(x: Array, y: Array) -> tuple[Array, Array]:
 
 def _deviates(shares: Array) -> Array:
     return np.asarray(norm.ppf(np.clip(shares, BEYOND, 1.0 - BEYOND)))
+
+
+def _rank_ticks(last: int) -> list[int]:
+    """Ticks of an axis of ranks: the first rank, and then round ones."""
+    step = 1
+    while last > 10 * step:
+        # 1, 5, 10, 50, 100, 500, ...
+        step *= 5 if str(step)[0] == "1" else 2
+    return sorted({1, *range(step, last + 1, step)})
 
 
 def _smallest(shares: Array) -> float:

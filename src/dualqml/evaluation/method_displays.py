@@ -554,7 +554,8 @@ class CertificatePathDisplay:
             ylabel="duality gap or violation",
             title=f"{self.n_optimal[-1]} of {n_classes} classes proven optimal at last",
         )
-        ax.locator_params(axis="x", integer=True)
+        if ax.get_xscale() == "linear":
+            ax.locator_params(axis="x", integer=True)
         ax.legend()
         self.ax_ = ax
         return self
@@ -605,8 +606,11 @@ def _drawn(values: Array) -> Array:
 
 def _draw_tolerance(ax: Any, tol: float) -> Any:
     ax.set_yscale("log")
-    style = {"color": "0.4", "linestyle": ":", "label": f"tolerance, {tol:g}"}
-    return ax.axhline(tol, **style)
+    label = f"tolerance, {tol:g}"
+    # Several curves on the same axes need it once in the legend.
+    if label in ax.get_legend_handles_labels()[1]:
+        label = "_nolegend_"
+    return ax.axhline(tol, color="0.4", linestyle=":", label=label)
 
 
 def _percent(share: float) -> str:
