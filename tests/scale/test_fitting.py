@@ -501,7 +501,7 @@ class TestFaults:
 
         from dualqml.scale import connected
 
-        # A worker with its imports has up to 250 MB, and 600 MB when it solves the part.
+        # A worker needs up to 250 MB for its imports, and 600 MB while it solves.
         X, y = make_samples(np.full(100_000, 1), size=64)
         with (
             dask.config.set({"distributed.scheduler.allowed-failures": 0}),

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Look at the built documentation in a browser, and report what is wrong.
+
+``python scripts/check_pages.py FOLDER`` opens the pages of a folder in Chromium, at the
+width of a desk and of a phone, and the most important ones in the dark too. Rules:
+
+- request: a page loads nothing from another machine.
+- missing: all that it loads is there.
+- image: every image can be drawn.
+- console: nothing is reported on the console, and no script fails.
+- sideways: on a phone, a page does not scroll sideways. Tables and code do.
+- axe: the accessibility checker axe finds nothing serious or critical.
+
+It ends with exit code 1 if there is a finding. Of the pages of the API, which are
+all alike, it opens a few. ``check_site.py`` reads all pages, without a browser.
+"""
+
+import argparse
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+#: These pages are looked at in the dark too.
+IMPORTANT = (
+    "index",
+    "install",
+    "quickstart",
+    "photographs",
+    "recognition",
+    "method",
+    "auto_examples/index",
+    "auto_examples/plot_unknown",
+    "results/accuracy",
+    "api/index",
+)
+#: One of so many pages of the API is opened.
+SAMPLE = 40
+#: Longest time for one page, in milliseconds.
+PATIENCE = 60_000
+IMPACTS = {"serious", "critical"}
+
+#: Wait for images and formulas.
+READY = """async () => {
+  for (const image of document.images) image.loading = "eager";
+  await document.fonts.ready;
+  await window.MathJax?.startup?.promise;
+  await Promise.all([...document.images].map(image => image.complete ? null :
+    new Promise(done => { image.onload = image.onerror = done; })));
+}"""
+BROKEN_IMAGES = """() => [...document.images]
+  .filter(image => image.getAttribute("src") && !image.naturalWidth)
+  .map(image => image.getAttribute("src"))"""
+#: Whole pages and their main text; what is inside may scroll by itself.
+SIDEWAYS = """() => [document.scrollingElement,
+    ...document.querySelectorAll("main, article, main *:has(article)")]
+  .filter(box => box.scrollWidth > box.clientWidth + 1)
+  .map(box => `${box.tagName.toLowerCase()} is ${box.scrollWidth} pixels wide`)"""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A server that does not print requests."""
+
+    def log_message(self, *args: object) -> None:
+        """Print nothing."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Address of a server of the folder on this machine."""
+    handler = partial(Quiet, directory=str(folder))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """A running browser."""
+    from playwright.sync_api import sync_playwright
+
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    found = {"executable_path": program} if program else {"channel": "chrome"}
+    with sync_playwright() as running:
+        started = running.chromium.launch(args=ARGUMENTS, **found)
+        yield started
+        started.close()
+
+
+def chosen(folder: Path) -> list[str]:
+    """The pages to open: all but templates, and of the API a few."""
+    names = sorted(
+        path.relative_to(folder).with_suffix("").as_posix()
+        for path in folder.rglob("*.html")
+        if "_static" not in path.relative_to(folder).parts
+    )
+    api = [name for name in names if name.startswith("api/generated/")]
+    return sorted({*names} - {*api} | {*api[::SAMPLE]})
+
+
+class Watch:
+    """A tab of the browser that notes what is wrong with its page."""
+
+    def __init__(self, context: Any, address: str) -> None:
+        self.address = address
+        self.faults: list[str] = []
+        self.tab = context.new_page()
+        self.tab.set_default_timeout(PATIENCE)
+        self.tab.on("console", self._console)
+        self.tab.on("pageerror", lambda error: self.faults.append(f"console: {error}"))
+        self.tab.on("response", self._response)
+        self.tab.route("**/*", self._request)
+
+    def _console(self, line: Any) -> None:
+        # What is missing or refused is reported by its own rule.
+        if line.type == "error" and "Failed to load resource" not in line.text:
+            self.faults.append(f"console: {line.text}")
+
+    def _response(self, answer: Any) -> None:
+        if answer.status >= 400:
+            self.faults.append(f"missing: {answer.url.removeprefix(self.address)}")
+
+    def _request(self, route: Any) -> None:
+        url = route.request.url
+        if url.startswith((self.address, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.faults.append(f"request: {url}")
+            route.abort()
+
+    def findings(self, name: str) -> Iterator[str]:
+        """Open a page and describe everything that is wrong."""
+        self.faults.clear()
+        self.tab.emulate_media(color_scheme="light")
+        self.tab.set_viewport_size(DESK)
+        self.tab.goto(f"{self.address}{quote(name)}.html")
+        self.tab.evaluate(READY)
+        yield from (f"{name}: image: {src}" for src in self.tab.evaluate(BROKEN_IMAGES))
+        yield from self.look(name, "1280 px, light")
+        if name in IMPORTANT:
+            self.tab.emulate_media(color_scheme="dark")
+            yield from self.look(name, "1280 px, dark")
+            self.tab.emulate_media(color_scheme="light")
+        self.tab.set_viewport_size(PHONE)
+        for wide in self.tab.evaluate(SIDEWAYS):
+            yield f"{name}: sideways: at 390 px, {wide}"
+        yield from self.look(name, "390 px, light")
+        yield from (f"{name}: {fault}" for fault in dict.fromkeys(self.faults))
+
+    def look(self, name: str, view: str) -> Iterator[str]:
+        """Run axe on the page as it is shown now."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        for rule in Axe().run(self.tab).response["violations"]:
+            if rule["impact"] in IMPACTS:
+                nodes = rule["nodes"]
+                yield (
+                    f"{name}: axe {rule['id']}, {rule['impact']}, {view}: "
+                    f"{len(nodes)} times, first {nodes[0]['html'][:160]}"
+                )
+
+
+def problems(folder: Path, names: list[str]) -> list[str]:
+    """Describe all findings of the pages that are named, with one browser."""
+    with served(folder) as address, browser() as running:
+        context = running.new_context(viewport=DESK, reduced_motion="reduce")
+        watch = Watch(context, address)
+        return [finding for name in names for finding in watch.findings(name)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the findings of the folder that is named; the exit code."""
+    parser = argparse.ArgumentParser(description="Look at built pages in a browser.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "pages", nargs="*", help="names of pages, such as results/accuracy; default all"
+    )
+    options = parser.parse_args(arguments)
+    if not (options.folder / "index.html").is_file():
+        print(f"{options.folder} has no index.html: build the documentation first")
+        return 1
+    names = options.pages or chosen(options.folder)
+    # Two browsers: pages and axe run on one core each.
+    with ThreadPoolExecutor(2) as pool:
+        parts = pool.map(partial(problems, options.folder), (names[::2], names[1::2]))
+        found = [finding for part in parts for finding in part]
+    print("\n".join(found) if found else f"{len(names)} pages: nothing is wrong.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
