@@ -6,16 +6,18 @@ from dualqml._typing import Index
 from dualqml.extractors import DualQML
 from dualqml.extractors.class_parts import FoundSamples, learn
 from dualqml.extractors.fit_in_parts import (
-    FittedArrays,
-    assembled,
     checked_recipe,
     choose,
     coordinate_sums,
-    joined_solutions,
     part_coordinates,
-    scales_for_rule,
     searched_classes,
     solve_rows,
+)
+from dualqml.extractors.part_assembly import (
+    FittedArrays,
+    assembled,
+    joined_solutions,
+    scales_for_rule,
     with_labels,
 )
 from dualqml.extractors.part_sums import (

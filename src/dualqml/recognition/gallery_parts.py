@@ -21,20 +21,22 @@ from dualqml.extractors import DualQMLW
 from dualqml.extractors.class_parts import FoundSamples, learn
 from dualqml.extractors.fit_in_parts import (
     Chosen,
-    FittedArrays,
     LinearMap,
     PartSolution,
     Recipe,
     SharedProblem,
-    assembled,
     check_size,
     choose,
     coordinate_sums,
-    joined_solutions,
-    scales_for_rule,
     solve_rows,
 )
 from dualqml.extractors.inaccurate_classes import warn_if_inaccurate
+from dualqml.extractors.part_assembly import (
+    FittedArrays,
+    assembled,
+    joined_solutions,
+    scales_for_rule,
+)
 from dualqml.extractors.part_sums import (
     CoordinateSums,
     InputSums,

@@ -34,37 +34,34 @@ from sklearn.base import clone
 from dualqml._files import exclusive
 from dualqml._sklearn import one_blas_thread
 from dualqml._typing import Array, Index
-from dualqml.exceptions import (
-    BlockError,
-    ClusterError,
-    FileError,
-    RecognitionError,
-)
+from dualqml.exceptions import BlockError, ClusterError, FileError, RecognitionError
 from dualqml.experiments.runner import versions
 from dualqml.extractors import DualQMLWCV
 from dualqml.extractors.class_parts import FoundSamples, Learnt, learn
 from dualqml.extractors.fit_in_parts import (
     Chosen,
-    FittedArrays,
     LinearMap,
     PartEstimator,
     PartSolution,
-    Profiles,
     Recipe,
     SharedProblem,
-    assembled,
     check_profiles,
     check_size,
     checked_recipe,
     choose,
     coordinate_rows,
-    profiles_of,
-    scales_for_rule,
     searched_classes,
-    with_labels,
 )
 from dualqml.extractors.inaccurate_classes import warn_if_inaccurate
 from dualqml.extractors.open_set_search import classes_in_search
+from dualqml.extractors.part_assembly import (
+    FittedArrays,
+    Profiles,
+    assembled,
+    profiles_of,
+    scales_for_rule,
+    with_labels,
+)
 from dualqml.extractors.part_sums import (
     PART_BYTES,
     InputSums,

@@ -39,9 +39,9 @@ from dualqml.extractors.fit_in_parts import (
     Chosen,
     LinearMap,
     PartEstimator,
-    Profiles,
     checked_recipe,
 )
+from dualqml.extractors.part_assembly import Profiles
 from dualqml.extractors.tuning import check_search_results
 from dualqml.persistence.codec import Decoder, Encoder
 from dualqml.persistence.formats import VERSION_KEY, check_format

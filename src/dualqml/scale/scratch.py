@@ -38,9 +38,9 @@ from dualqml.extractors.fit_in_parts import (
     Recipe,
     SharedProblem,
     coordinate_sums,
-    joined_solutions,
     solve_rows,
 )
+from dualqml.extractors.part_assembly import joined_solutions
 from dualqml.extractors.part_sums import (
     CoordinateSums,
     CosineSums,

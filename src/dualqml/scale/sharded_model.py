@@ -23,13 +23,12 @@ from dualqml._text import counted
 from dualqml._typing import Array, Index
 from dualqml.exceptions import FileError, MethodError, ModelFileError
 from dualqml.extractors.fit_in_parts import (
-    FittedArrays,
     PartSolution,
     Recipe,
-    assembled,
     checked_recipe,
     coordinate_rows,
 )
+from dualqml.extractors.part_assembly import FittedArrays, assembled
 from dualqml.extractors.quadratic_features import (
     quadratic_features,
     signed_root_features,
