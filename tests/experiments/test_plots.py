@@ -375,3 +375,16 @@ def test_without_matplotlib_it_is_said_what_to_install(monkeypatch, results):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"install dualqml\[plot\]"):
         plots.cmc(results, results.settings[0])
+
+
+def test_labels_say_in_what_settings_differ():
+    errors = {"LDA": 2 * [9.0, 8.0], "DualQML": 2 * [5.0, 4.0]}
+    parts = [make_results(errors, input=name) for name in ("pixels", "local")]
+    results = Results(run for part in parts for run in part.by_unit.values())
+    for draw in (plots.cmc, plots.time_against_error):
+        labels = [
+            ElementTree.fromstring(draw(results, setting)).get("aria-label")
+            for setting in results.settings
+        ]
+        assert labels[0].startswith("AR, pixels, m = 2: ")
+        assert labels[1].startswith("AR, local descriptors, m = 2: ")

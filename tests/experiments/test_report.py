@@ -11,6 +11,7 @@ from dualqml.exceptions import DualQMLError, FileError
 from dualqml.experiments.paper import ODDITIES
 from dualqml.experiments.report import (
     Mistakes,
+    describe_size,
     render_page,
     render_report,
     write_report,
@@ -238,6 +239,95 @@ class TestContent:
             for k in range(9)
         )
         assert "0.5 to 8.5" in Page(render_report(results)).texts("td")
+
+    def test_few_different_choices_of_a_list_are_counted(self):
+        # Half of the values occur twice: they were chosen from a list.
+        for lams, said in (
+            ([0.1, 1, 3.2, 10, 10], "0.1 (1), 1 (1), 3.2 (1), 10 (2)"),
+            ([0.10001, 1.23456, 3.2, 10], "0.1 to 10"),
+            ([0.10001, 1.23456, 3.2], "0.1 (1), 1.23 (1), 3.2 (1)"),
+        ):
+            results = Results(
+                make_result("DualQML", k, parameters={"best_lam": lam})
+                for k, lam in enumerate(lams)
+            )
+            assert said in Page(render_report(results)).texts("td")
+
+    def test_parameters_are_defined_beside_their_values(self, page):
+        defined = page.texts("dt")
+        assert {"lam", "folds", "rho", "rule"} <= set(defined)
+        plain = Page(render_report(Results([make_result()])))
+        assert "lam" not in plain.texts("dt")
+
+    def test_terms_are_defined_where_they_occur_only(self):
+        plain = Page(render_report(Results([make_result()]))).texts("dt")
+        assert "CMC" in plain
+        assert not {"local descriptors", "rank of a matrix"} & set(plain)
+        local = Page(render_report(Results([make_result(input="local")])))
+        assert "local descriptors" in local.texts("dt")
+
+    def test_the_caption_says_whose_rows_are_in_colour(self):
+        def captions(*runs):
+            return Page(render_report(Results(runs))).texts("figcaption")
+
+        runs = [make_result(m=m) for m in (2, 4)]
+        mine = [make_result("mine", spec="a:B", m=m) for m in (2, 4)]
+        assert "In colour: ours and the best rivals." in captions(*runs)[0]
+        said = " ".join(captions(*runs, *mine))
+        assert "In colour: ours, yours and the best rivals." in said
+
+    def test_the_figure_has_no_verdict_under_five_splits(self, page):
+        caption = page.texts("figcaption")[0]
+        assert caption.endswith("under 5 splits there is no verdict.")
+
+    def test_times_are_for_people(self):
+        def said(*finished):
+            runs = [
+                make_result(repetition=k, finished=f) for k, f in enumerate(finished)
+            ]
+            texts = Page(render_report(Results(runs))).texts("p")
+            return next(text for text in texts if text.startswith("Computed"))
+
+        one, two = "2026-01-02T03:04:05+00:00", "2026-01-02T06:00:00+02:00"
+        assert said(one) == "Computed at 2026-01-02 03:04 UTC."
+        assert said(one, one) == said(one)
+        assert (
+            said(one, two)
+            == "Computed from 2026-01-02 03:04 UTC to 2026-01-02 04:00 UTC."
+        )
+        assert said("some day") == "Computed at some day."
+
+    @pytest.mark.parametrize(
+        ("facts", "said"),
+        [
+            ({}, ""),
+            ({"images": 4}, ""),
+            ({"subjects": 2}, ""),
+            ({"images": 4, "subjects": 2}, "4 images of 2 subjects"),
+            (
+                {"images": 4, "subjects": 2, "size": [3, 5]},
+                "4 images (3 x 5 pixels) of 2 subjects",
+            ),
+            ({"images": 4, "subjects": 2, "size": 3}, "4 images of 2 subjects"),
+            ({"images": 4, "subjects": 2, "size": None}, "4 images of 2 subjects"),
+            ({"vectors": 4, "subjects": 2}, "4 vectors of 2 subjects"),
+            (
+                {"vectors": 4, "features": 9, "subjects": 2},
+                "4 vectors of 9 numbers, of 2 subjects",
+            ),
+        ],
+    )
+    def test_sizes_of_databases(self, facts, said):
+        assert describe_size(facts) == said
+
+    def test_data_are_described_before_the_protocol(self):
+        facts = {"ar": {"images": 4, "subjects": 2, "citation": "Martinez."}}
+        page = Page(render_report(Results([make_result()]), facts=facts))
+        text = next(text for text in page.texts("p") if "Protocol:" in text)
+        assert text.startswith("AR has 4 images of 2 subjects (Martinez). Protocol: ")
+        page = Page(render_report(Results([make_result()])))
+        text = next(text for text in page.texts("p") if "Protocol:" in text)
+        assert text.startswith("Data: AR. Protocol: ")
 
     def test_one_version_is_said(self, page):
         assert "All results: python 3.11.7, dualqml 0.1.0" in page.elements[0]["text"]

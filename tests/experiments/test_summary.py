@@ -69,8 +69,16 @@ def test_one_split_gives_no_differences():
     errors = {"LDA": [1.0], "DualQML-W": [5.0]}
     assert said(make_results(errors))["AR"] == (
         "Lowest mean error: on pixels LDA at m = 2 (1.00 %). There is no verdict on "
-        "DualQML-W on pixels at m = 2: that takes 5 splits, because the spread of "
-        "fewer differences is itself hardly known."
+        "DualQML-W: that takes 5 splits, because the spread of fewer differences is "
+        "itself hardly known."
+    )
+
+
+def test_where_some_sizes_have_too_few_splits_they_are_named():
+    few = make_results({"LDA": [1.0], "DualQML-W": [5.0]}, m=4)
+    assert (
+        "no verdict on DualQML-W on pixels at m = 4: that takes 5 splits"
+        in (said(make_results(PIXELS), few)["AR"])
     )
 
 

@@ -441,6 +441,17 @@ class TestTimes:
         alone = time_table(Results([make_result("LDA")]))
         assert not any("many trainings" in note for note in alone.notes)
 
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("pixels", "Reading the images and their photometry are not in them"),
+            ("vectors", "Making, reading and scaling the vectors are not in them"),
+        ],
+    )
+    def test_what_is_in_the_times_is_said(self, name, said):
+        notes = time_table(make_results({"LDA": [1.0]}, input=name)).notes
+        assert notes[0].endswith(f"{said}; all else is.")
+
     def test_the_first_setting_stands_in(self):
         results = realistic(("orl",), (4, 6), repeats=1)
         assert "ORL, m = 4" in time_table(results).title

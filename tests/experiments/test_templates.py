@@ -33,8 +33,7 @@ DATA = {
         "databases": [
             {
                 **dict.fromkeys(("title", "citation", "terms"), NASTY),
-                **dict.fromkeys(("n_images", "n_subjects", "n_copies"), NASTY),
-                **dict.fromkeys(("n_vectors", "n_features"), NASTY),
+                **dict.fromkeys(("size", "n_copies"), NASTY),
                 **{key: [NASTY] for key in ("skipped", "left_out")},
             }
         ],

@@ -2,7 +2,7 @@
 """What reports say of their protocol, methods and terms, in one place."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dualqml._text import printable
 from dualqml.experiments.labels import (
@@ -16,6 +16,29 @@ from dualqml.experiments.table_formats import Cell, Heading, Row, Table
 from dualqml.extractors.methods import ALL_METHODS, Method
 from dualqml.extractors.nearest import NearestMean
 
+#: Parameters that DualQML and DualQML-W choose.
+_PARAMETERS: Mapping[str, str] = {
+    "lam": "weight of the regularisation of the quadratic forms, lambda",
+    "folds": "number of parts of the training set in the cross-validation",
+    "rule": (
+        "what decides: the cosine with the responses of training samples, or the "
+        "largest response (max)"
+    ),
+    "rho": "weight of the prior in the within-class metric",
+    "width": "variance of the kernel, in units of the median squared distance",
+    "descriptor": "what is learned from: local descriptors (local) or the input (None)",
+}
+
+#: What is done to each sample before any method sees it.
+_PHOTOMETRIES: Mapping[str, str] = {
+    "unit-norm": "each {sample} is scaled to unit norm",
+    "mean-removed": "the mean of each {sample} is subtracted, then unit norm",
+    "z-score": "each {sample} has zero mean and unit variance",
+    "equalise": "each pixel becomes the share of pixels that are not brighter",
+    "tan-triggs": "gamma, difference of Gaussians, equal contrast; Tan and Triggs 2010",
+    "none": "{sample}s are taken as they are",
+}
+
 #: As many different ranks are said in words.
 _FEW_RANKS = 3
 
@@ -27,6 +50,11 @@ TERMS: Mapping[str, str] = {
     "split": (
         "one division of the {sample}s into training and test {sample}s; each "
         "repetition has its own, which all methods share"
+    ),
+    "local descriptors": (
+        "in some tables just local: histograms of the directions of edges, magnitudes "
+        "of Gabor filters and pixels around the points of a grid, each {sample} on its "
+        "own. They change less with light and small displacement than pixels do"
     ),
     "±": "standard deviation over the splits; it is not an error of the mean",
     "best rival": (
@@ -43,9 +71,9 @@ TERMS: Mapping[str, str] = {
     ),
     "CMC": (
         "cumulative match characteristic: share of the test {sample}s whose subject is "
-        "among the first k of the list, for k = 1, 2, …"
+        "among the first k of the list; k = 1, 2, … is the rank"
     ),
-    "rank": (
+    "rank of a matrix": (
         "number of directions that the matrix of a class uses; one means that a "
         "single projection describes the class"
     ),
@@ -117,6 +145,29 @@ def terms(*names: str, sample: str = "image") -> list[tuple[str, str]]:
     return [(name, TERMS[name].replace("{sample}", sample)) for name in names]
 
 
+def parameter_terms(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Definitions of the parameters that DualQML and DualQML-W choose.
+
+    Parameters
+    ----------
+    found : iterable of (str, str)
+        Rows of the tables, each with the name of a parameter.
+
+    Returns
+    -------
+    list of (str, str)
+        The names with their definitions. Parameters of other methods are left out.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.explanations import parameter_terms
+    >>> parameter_terms([("DualQML", "lam"), ("LDA", "n_components")])
+    [('lam', 'weight of the regularisation of the quadratic forms, lambda')]
+    """
+    own = {name for row, name in found if row.startswith("DualQML")}
+    return [(name, _PARAMETERS[name]) for name in _PARAMETERS if name in own]
+
+
 def protocol_sentences(results: Results) -> list[str]:
     """How the errors were measured.
 
@@ -159,12 +210,20 @@ def protocol_sentences(results: Results) -> list[str]:
             f"{word}s."
         )
     inputs = listed(list(dict.fromkeys(input_label(s) for s in settings)))
-    scaled = listed(sorted({printable(s.photometry) for s in settings}))
+    scaled = sorted({printable(s.photometry) for s in settings})
+    what = "Scaling" if word == "vector" else "Photometry"
+    said = [_PHOTOMETRIES.get(name, "").replace("{sample}", word) for name in scaled]
+    named = [
+        f"{name} ({text})" if text else name
+        for name, text in zip(scaled, said, strict=True)
+    ]
     sentences.append(
-        f"All methods get the same splits and the same input: {inputs}, with "
-        f"photometry {scaled}. A test {word} gets the name of one subject; the error "
-        "is the share of wrong names."
+        f"All methods get the same splits and the same input: {inputs}. {what}: "
+        f"{listed(named)}. A test {word} gets the name of one subject; the error is "
+        "the share of wrong names."
     )
+    if any(result.searched for result in results.by_unit.values()):
+        sentences.append("Parameters are chosen on the training set alone.")
     return sentences
 
 

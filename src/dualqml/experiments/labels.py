@@ -140,7 +140,9 @@ def variant_label(setting: Setting, names: Iterable[str]) -> str:
     return printable(", ".join(words[name] for name in names))
 
 
-def setting_label(setting: Setting, differing: Iterable[str] = ()) -> str:
+def setting_label(
+    setting: Setting, differing: Iterable[str] = (), *, in_full: bool = False
+) -> str:
     """A setting in words.
 
     Parameters
@@ -149,6 +151,8 @@ def setting_label(setting: Setting, differing: Iterable[str] = ()) -> str:
         The setting.
     differing : iterable of str
         The fields to name beside the database and m; see `what_differs`.
+    in_full : bool, default=False
+        Whether the input has its full name, which is too long for most tables.
 
     Returns
     -------
@@ -156,9 +160,10 @@ def setting_label(setting: Setting, differing: Iterable[str] = ()) -> str:
         For example "AR, m = 2, seed 1".
     """
     names = list(differing)
+    named = input_label(setting) if in_full else printable(setting.input)
     parts = (
         database_label(setting.database),
-        printable(setting.input) if "input" in names else "",
+        named if "input" in names else "",
         size_label(setting),
         variant_label(setting, [name for name in names if name != "input"]),
     )

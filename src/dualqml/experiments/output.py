@@ -14,7 +14,7 @@ from dualqml._files import write_text
 from dualqml._text import printable, read_json
 from dualqml.data import DATABASES, AnyDatabase, Database, load_database
 from dualqml.exceptions import StoreError
-from dualqml.experiments.labels import setting_label
+from dualqml.experiments.labels import setting_label, what_differs
 from dualqml.experiments.protocol import fingerprint
 from dualqml.experiments.report import Mistakes, write_report
 from dualqml.experiments.results import Results
@@ -74,8 +74,8 @@ def describe_databases(
     -------
     dict
         By name: title, citation, terms, numbers of subjects and images, or vectors
-        and their features, files that were skipped, what was left out, and the number
-        of subjects that are copies.
+        and their features, height and width of images in pixels, files that were
+        skipped, what was left out, and the number of subjects that are copies.
     """
     return {
         name: {
@@ -93,11 +93,11 @@ def describe_databases(
     }
 
 
-def _samples(database: AnyDatabase) -> dict[str, int]:
+def _samples(database: AnyDatabase) -> dict[str, Any]:
     if database.image_shape is None:
         n_vectors, n_features = database.samples.shape
         return {"vectors": n_vectors, "features": n_features}
-    return {"images": len(database.samples)}
+    return {"images": len(database.samples), "size": list(database.image_shape)}
 
 
 def write_settings(folder: Path, *, command: str, databases: Mapping[str, Any]) -> None:
@@ -206,10 +206,11 @@ def _mistakes(results: Results) -> list[Mistakes]:
     """Images that the best row took for others, where the terms allow to show them."""
     shown = []
     for name, database in _shown_databases(results).items():
-        print_now = fingerprint(database)
-        for setting in results.settings:
+        settings = [s for s in results.settings if s.database == name]
+        differing = what_differs(settings)
+        for setting in settings:
             row = results.best_row(setting, results.rows)
-            if setting.database != name or setting.data != print_now or row is None:
+            if setting.data != fingerprint(database) or row is None:
                 continue
             first = results.runs(setting, row)[0]
             # The file of results may have been changed by hand.
@@ -222,21 +223,32 @@ def _mistakes(results: Results) -> list[Mistakes]:
             if not places:
                 continue
             n_wrong = round(first.error * first.n_test / 100.0)
+            where = setting_label(setting, differing, in_full=True)
             said = (
-                f"{setting_label(setting)}, first split: {row}, the method with the "
-                f"lowest mean error, gives {n_wrong} of {first.n_test} test images a "
-                f"wrong name. {len(places)} of them are shown."
+                f"{where}, first split: {row}, the method with the lowest mean error, "
+                f"gives {n_wrong} of {first.n_test} test images a wrong name."
             )
+            if len(places) < n_wrong:
+                said += f" {len(places)} of them are shown."
             shown.append(Mistakes(said, database.images[np.array(places)]))
     return shown
 
 
 def _shown_databases(results: Results) -> dict[str, Database]:
-    """Databases that are at hand and whose terms allow to show images."""
-    return {
+    """Databases that are at hand and whose terms allow to show images.
+
+    A folder of a user may have the name of one of them. The fingerprint tells.
+    """
+    prints = {setting.data for setting in results.settings}
+    at_hand = {
         name: load_database(name)
         for name in results.databases
         if (info := DATABASES.get(name)) and info.may_be_shown and info.embedded
+    }
+    return {
+        name: database
+        for name, database in at_hand.items()
+        if fingerprint(database) in prints
     }
 
 

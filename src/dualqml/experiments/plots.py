@@ -362,7 +362,7 @@ def cmc(results: Results, setting: Setting) -> str:
         # In the order of the curves at rank 1, where they are farthest apart.
         order = sorted(handles, key=lambda row: rates[row][0], reverse=True)
         _legend_beside(figure, {row: handles[row] for row in order}, look)
-        label = f"{setting_label(setting)}: cumulative match characteristic"
+        label = f"{_where(results, setting)}: cumulative match characteristic"
         return to_svg(figure, name=f"cmc {setting!r}", label=label)
 
 
@@ -420,7 +420,7 @@ def time_against_error(results: Results, setting: Setting) -> str:
         ax.set(xlabel="training, CPU seconds", ylabel="error, %")
         order = sorted(handles, key=lambda row: points[row][1], reverse=True)
         _legend_beside(figure, {row: handles[row] for row in order}, look)
-        label = f"{setting_label(setting)}: error against training time"
+        label = f"{_where(results, setting)}: error against training time"
         return to_svg(figure, name=f"time {setting!r}", label=label)
 
 
@@ -486,8 +486,14 @@ def spectrum_and_ranks(results: Results, setting: Setting) -> str:
             loc="outside upper center",
             ncols=2,
         )
-        label = f"{setting_label(setting)}: ranks and mean relative eigenvalues"
+        label = f"{_where(results, setting)}: ranks and mean relative eigenvalues"
         return to_svg(figure, name=f"spectrum {setting!r}", label=label)
+
+
+def _where(results: Results, setting: Setting) -> str:
+    """A setting in words, and in what it differs from others of its database."""
+    settings = [s for s in results.settings if s.database == setting.database]
+    return setting_label(setting, what_differs(settings), in_full=True)
 
 
 class Look(NamedTuple):

@@ -10,6 +10,7 @@ import io
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from dualqml.exceptions import (
 from dualqml.experiments import plots
 from dualqml.experiments.explanations import (
     methods_table,
+    parameter_terms,
     protocol_sentences,
     ranks_in_words,
     terms,
@@ -46,6 +48,7 @@ from dualqml.experiments.results import Result, Results, Setting
 from dualqml.experiments.summary import in_words, take_home, variants
 from dualqml.experiments.table_formats import Cell, Heading, Row, Table
 from dualqml.experiments.tables import (
+    FEWEST_SPLITS,
     comparison_table,
     paper_tables,
     time_settings,
@@ -98,10 +101,7 @@ class _DatabaseFacts(NamedTuple):
     """What is known of a database; None or empty where it is not."""
 
     title: str
-    n_images: Any
-    n_vectors: Any
-    n_features: Any
-    n_subjects: Any
+    size: str
     n_copies: Any
     left_out: tuple[str, ...]
     citation: str
@@ -134,7 +134,8 @@ def write_report(
         The commands that repeat the run.
     facts : dict of str to dict, optional
         By the name of a database: its "title", "citation", "terms", numbers of
-        "subjects" and "images", or of "vectors" and their "features", the files that
+        "subjects" and "images", the "size" of images as height and width, or numbers
+        of "vectors" and their "features", the files that
         were "skipped", sentences on methods that were "left_out", and the number of
         subjects that are "copies". Each of them may be missing.
     faces : dict of str to ndarray of shape (n, height, width), optional
@@ -262,16 +263,14 @@ def _protocol(results: Results, facts: Mapping[str, Mapping[str, Any]]) -> str:
         return ""
     said = []
     for name in results.databases:
-        if name in facts:
-            known = _database_facts(name, facts[name])
-            what, number = "images", known.n_images
-            if known.n_vectors is not None:
-                what, number = "vectors", known.n_vectors
-            size = f" has {number} {what} of {known.n_subjects} subjects"
+        known = _database_facts(name, facts.get(name, {}))
+        if known.size:
             cited = f" ({known.citation.rstrip('.')})" if known.citation else ""
-            if number is not None and known.n_subjects is not None:
-                said.append(f"{known.title}{size}{cited}.")
+            said.append(f"{database_label(name)} has {known.size}{cited}.")
     sentences = protocol_sentences(results)
+    names = ["m", "split"]
+    if any(setting.input == "local" for setting in results.settings):
+        names.append("local descriptors")
     return render(
         "protocol.html",
         sentences=[
@@ -280,8 +279,41 @@ def _protocol(results: Results, facts: Mapping[str, Mapping[str, Any]]) -> str:
             *sentences[1:],
         ],
         methods=methods_table(results),
-        terms=terms("m", "split", sample=sample_word(results.settings)),
+        terms=terms(*names, sample=sample_word(results.settings)),
     )
+
+
+def describe_size(known: Mapping[str, Any]) -> str:
+    """How many samples of how many subjects a database has.
+
+    Parameters
+    ----------
+    known : dict
+        Facts on the database; see `write_report`.
+
+    Returns
+    -------
+    str
+        Such as "400 images (32 x 32 pixels) of 40 subjects"; empty if the numbers are
+        not known.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.report import describe_size
+    >>> describe_size({"vectors": 400, "features": 128, "subjects": 40})
+    '400 vectors of 128 numbers, of 40 subjects'
+    """
+    number, what, each = known.get("images"), "images", ""
+    # The facts come from a file, which somebody may have changed.
+    match known.get("size"):
+        case [height, width]:
+            each = f" ({height} x {width} pixels)"
+    if known.get("vectors") is not None:
+        number, what = known["vectors"], "vectors"
+        each = f" of {known['features']} numbers," if known.get("features") else ""
+    if number is None or known.get("subjects") is None:
+        return ""
+    return printable(f"{number} {what}{each} of {known['subjects']} subjects")
 
 
 def _errors(results: Results, with_paper: bool) -> str:
@@ -301,7 +333,9 @@ def _comparison(results: Results) -> str:
     figures = _figures(
         (
             f"Mean difference in error between {whose} and the best rival of each "
-            f"setting, with 95 % intervals. Left of zero {whose} is lower.",
+            f"setting, with 95 % intervals. Left of zero {whose} is lower. Where the "
+            "interval contains zero no difference is seen, and under "
+            f"{FEWEST_SPLITS} splits there is no verdict.",
             lambda: plots.paired_differences(results),
         )
     )
@@ -317,7 +351,10 @@ def _databases(results: Results) -> str:
         figures = _figures_of_variant(results, name, settings, with_ranks=not ranks)
         if figures:
             groups.append((name, figures, ranks))
-    defined = terms("CMC", "rank", sample=sample_word(results.settings))
+    known = any(result.spectrum for result in results.by_unit.values())
+    defined = terms(
+        *("CMC", *["rank of a matrix"] * known), sample=sample_word(results.settings)
+    )
     return render("databases.html", groups=groups, terms=defined) if groups else ""
 
 
@@ -332,7 +369,8 @@ def _figures_of_variant(
     against = f" against the number of training {word}s" if first.m else ""
     return _figures(
         (
-            f"{name}: mean error{against}; bars are one standard deviation.",
+            f"{name}: mean error{against}. Bars are one standard deviation. In colour: "
+            f"ours{', yours' * bool(results.own_rows)} and the best rivals.",
             lambda: plots.error_against_size(results, first.database, like=first),
         ),
         (
@@ -363,7 +401,8 @@ def _times(results: Results, with_paper: bool) -> str:
     figures = _figures(
         *(
             (
-                f"{setting_label(setting, differing)}: mean error against the time to "
+                f"{setting_label(setting, differing, in_full=True)}: mean error "
+                "against the time to "
                 "train. Large markers: the whole training, the choice of parameters "
                 "included where there is one. A line leads from there to a small "
                 "marker: one training with the chosen parameters, to be compared with "
@@ -468,7 +507,7 @@ def _mistakes(mistakes: Sequence[Mistakes]) -> str:
 
 def _chosen(results: Results) -> str:
     """What methods chose on their training sets, and how often."""
-    tables = []
+    tables, chosen = [], list[tuple[str, str]]()
     for database in results.databases:
         settings = [s for s in results.settings if s.database == database]
         differing = what_differs(settings)
@@ -476,11 +515,12 @@ def _chosen(results: Results) -> str:
             ", ".join(filter(None, [size_label(s), variant_label(s, differing)]))
             for s in settings
         ]
-        rows = []
+        rows, named = [], []
         for row in results.rows:
             choices = [_choices(results.runs(setting, row)) for setting in settings]
             for name in dict.fromkeys(name for found in choices for name in found):
                 label = f"{row}: {printable(name)}"
+                named.append((row, name))
                 rows.append((label, *(found.get(name, "") for found in choices)))
         if rows:
             tables.append(
@@ -492,7 +532,8 @@ def _chosen(results: Results) -> str:
                     align="p" * len(headings),
                 )
             )
-    return _tables(tables)
+            chosen += named
+    return _tables(tables, terms=parameter_terms(chosen))
 
 
 def _versions(results: Results) -> str:
@@ -506,7 +547,8 @@ def _versions(results: Results) -> str:
         for result in every
     )
     finished = sorted(result.finished for result in every if result.finished)
-    return render("versions.html", counts=counts, finished=finished)
+    times = [printable(_readable(time)) for time in finished[:1] + finished[-1:]]
+    return render("versions.html", counts=counts, finished=list(dict.fromkeys(times)))
 
 
 def _failures(results: Results) -> str:
@@ -577,10 +619,7 @@ def _database_facts(name: str, known: Mapping[str, Any]) -> _DatabaseFacts:
 
     return _DatabaseFacts(
         title=text("title") or database_label(name),
-        n_images=known.get("images"),
-        n_vectors=known.get("vectors"),
-        n_features=known.get("features"),
-        n_subjects=known.get("subjects"),
+        size=describe_size(known),
         n_copies=known.get("copies"),
         left_out=tuple(printable(str(said)) for said in known.get("left_out") or ()),
         citation=text("citation"),
@@ -615,8 +654,10 @@ def _choices(runs: Iterable[Result]) -> dict[str, str]:
         # Numbers before words.
         order = sorted(values, key=lambda value: (isinstance(value, str), value))
         last = order[-1]
-        if len(order) > _MOST_VALUES and not isinstance(last, str):
-            said[name] = f"{order[0]:g} to {last:g}"
+        # Values that are computed, and not chosen from a list, hardly occur twice.
+        most = _MOST_VALUES if max(values.values()) > 1 else _MOST_VALUES // 2
+        if len(order) > most and not isinstance(last, str):
+            said[name] = f"{order[0]:.3g} to {last:.3g}"
         else:
             texts = [f"{_as_text(value)} ({values[value]})" for value in order]
             said[name] = printable(", ".join(texts))
@@ -629,7 +670,15 @@ def _as_key(value: Any) -> float | str:
 
 
 def _as_text(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
+    return value if isinstance(value, str) else f"{value:.3g}"
+
+
+def _readable(time: str) -> str:
+    """A time of ISO 8601 as people write it, if it is one."""
+    try:
+        return f"{datetime.fromisoformat(time).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return time
 
 
 def _range(values: Iterable[int]) -> str:

@@ -79,14 +79,15 @@ def take_home(results: Results) -> list[Finding]:
         lowest, shown = _lowest(results, settings, compared)
         if not lowest:
             continue
-        others = [p for key, p in compared.items() if key[0] in settings]
-        others = [pair for pair in others if pair not in shown]
+        here = [pair for key, pair in compared.items() if key[0] in settings]
+        too_few = all(has_too_few_splits(pair.comparison) for pair in here)
+        others = [pair for pair in here if pair not in shown]
         by_row = _by_row(results, others)
         yours = {row: by_row.pop(row) for row in results.own_rows if row in by_row}
         parts = (
             lowest,
-            _standing(by_row, "nowhere is ours"),
-            _standing(yours, "nowhere is yours"),
+            _standing(by_row, "nowhere is ours", nowhere_a_verdict=too_few),
+            _standing(yours, "nowhere is yours", nowhere_a_verdict=too_few),
         )
         found.append(Finding(name, tuple(filter(None, parts))))
     return found
@@ -212,8 +213,16 @@ def _first_pairs(
     return found
 
 
-def _standing(pairs_of_rows: Mapping[str, Sequence[Pair]], nowhere: str) -> str:
-    """Where rows are behind the best rival, and where no difference is seen."""
+def _standing(
+    pairs_of_rows: Mapping[str, Sequence[Pair]],
+    nowhere: str,
+    *,
+    nowhere_a_verdict: bool,
+) -> str:
+    """Where rows are behind the best rival, and where no difference is seen.
+
+    If there are too few splits everywhere, the names of the rows are enough.
+    """
     said: dict[str, list[str]] = defaultdict(list)
     for row, group in pairs_of_rows.items():
         by_input: dict[tuple[str, str], list[Pair]] = defaultdict(list)
@@ -225,6 +234,8 @@ def _standing(pairs_of_rows: Mapping[str, Sequence[Pair]], nowhere: str) -> str:
                 text += f" ({_gaps(own)})"
             said[word].append(text)
     few, alike = said["too few splits"], said["no interval"]
+    if nowhere_a_verdict:
+        few = list(pairs_of_rows)
     parts = []
     if said["higher"]:
         parts.append(f"behind the best rival is {listed(said['higher'])}")

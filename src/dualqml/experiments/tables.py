@@ -324,8 +324,15 @@ def time_table(results: Results, *, with_paper: bool = False) -> Table:
     top = [Heading(text, 3) for text in inputs or ["This run"]]
     top += [Heading("Paper, AR, m = 2", 2)] * with_paper
     below = own * max(len(settings), 1) + [Heading("training, s"), test] * with_paper
+    # Vectors come from a network, whose time is not known here.
+    before = (
+        "Making, reading and scaling the vectors"
+        if word == "vector"
+        else f"Reading the {word}s and their photometry"
+    )
     notes = [
-        "Medians over the repetitions: CPU time with one BLAS thread.",
+        "Medians over the repetitions: CPU time with one BLAS thread. "
+        f"{before} are not in them; all else is.",
         "With choice: the whole training of a method that chooses parameters on the "
         "training set, the choice included. Fixed: one training with given parameters. "
         "These are the chosen ones, trained again, or the defaults where nothing is "
