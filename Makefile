@@ -47,10 +47,13 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
+# The pages are looked at in a real browser too.
 docs: $(READY)
+	sh scripts/install-system-packages.sh
 	OPENBLAS_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -b html docs \
 	    docs/_build/html
 	$(BIN)/python scripts/check_site.py docs/_build/html
+	$(BIN)/python scripts/check_pages.py docs/_build/html
 
 # The wheel and the source distribution in dist/, tried in a clean environment.
 dist: $(READY)

@@ -36,6 +36,8 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"(^|[\\/])(?!plot_)[^\\/]*\.py$",
     "within_subsection_order": "gallery_order.in_order",
     "abort_on_example_error": True,
+    # Tables of pandas, and no "<Legend object at ...>".
+    "capture_repr": ("_repr_html_",),
     "image_srcset": ["2x"],
     "thumbnail_size": (480, 300),
     "write_computation_times": False,
@@ -43,6 +45,7 @@ sphinx_gallery_conf = {
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 autosummary_generate = True
+autodoc_typehints = "none"  # the sections of parameters say it in words
 numpydoc_show_class_members = False
 numpydoc_validation_checks = {"GL08", "PR01", "PR02", "PR03", "RT01"}
 numpydoc_validation_exclude = {
@@ -75,12 +78,12 @@ html_theme_options = {
     "navbar_center": [],
     "navbar_end": ["theme-switcher"],
     "show_prev_next": False,
-    "secondary_sidebar_items": {
-        "**": ["page-toc"],
-        "auto_examples/*": ["page-toc", "sg_download_links"],
-    },
+    # The second shows nothing but on pages of the gallery.
+    "secondary_sidebar_items": ["page-toc", "sg_download_links"],
 }
 html_show_sourcelink = False
+# Light or dark as the reader's system is.
+html_context = {"default_mode": "auto"}
 
 
 def draw_front_page(app):

@@ -152,29 +152,31 @@ class Watch:
             route.abort()
 
     def findings(self, name: str) -> Iterator[str]:
-        """Open a page and describe everything that is wrong."""
+        """Open a page in every view and describe everything that is wrong."""
         self.faults.clear()
-        self.tab.emulate_media(color_scheme="light")
-        self.tab.set_viewport_size(DESK)
-        self.tab.goto(f"{self.address}{quote(name)}.html")
-        self.tab.evaluate(READY)
+        yield from self.look(name, DESK, "light")
         yield from (f"{name}: image: {src}" for src in self.tab.evaluate(BROKEN_IMAGES))
-        yield from self.look(name, "1280 px, light")
-        if name in IMPORTANT:
-            self.tab.emulate_media(color_scheme="dark")
-            yield from self.look(name, "1280 px, dark")
-            self.tab.emulate_media(color_scheme="light")
-        self.tab.set_viewport_size(PHONE)
+        yield from self.look(name, PHONE, "light")
         for wide in self.tab.evaluate(SIDEWAYS):
             yield f"{name}: sideways: at 390 px, {wide}"
-        yield from self.look(name, "390 px, light")
+        if name in IMPORTANT:
+            yield from self.look(name, DESK, "dark")
+            yield from self.look(name, PHONE, "dark")
         yield from (f"{name}: {fault}" for fault in dict.fromkeys(self.faults))
 
-    def look(self, name: str, view: str) -> Iterator[str]:
-        """Run axe on the page as it is shown now."""
+    def look(self, name: str, size: dict[str, int], theme: str) -> Iterator[str]:
+        """Load the page in a window of this size and run axe."""
         from axe_playwright_python.sync_playwright import Axe
 
-        for rule in Axe().run(self.tab).response["violations"]:
+        self.tab.emulate_media(color_scheme=theme)
+        self.tab.set_viewport_size(size)
+        # Anew: at its start, a page finds out which parts scroll.
+        self.tab.goto(f"{self.address}{quote(name)}.html")
+        self.tab.evaluate(READY)
+        view = f"{size['width']} px, {theme}"
+        # Axe loads style sheets again, some by wrong addresses, unless told not to.
+        results = Axe().run(self.tab, options={"preload": False})
+        for rule in results.response["violations"]:
             if rule["impact"] in IMPACTS:
                 nodes = rule["nodes"]
                 yield (
