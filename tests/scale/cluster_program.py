@@ -13,17 +13,22 @@ from pathlib import Path
 from dualqml.scale import connected
 
 
+def with_tests_on_path():
+    """The environment of a process that imports from the tests."""
+    root = str(Path(__file__).parents[2])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
 @contextmanager
 def program(scratch):
     """Start the program; give it, the address and the numbers of its workers.
 
     Its temporary files, which stay if it is killed, are in the folder ``scratch``.
     """
-    root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         [sys.executable, __file__, scratch],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        env=with_tests_on_path(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

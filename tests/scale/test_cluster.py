@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 
 import pytest
@@ -15,7 +16,7 @@ from dualqml.exceptions import ClusterError, MissingDependencyError, RunError
 from dualqml.scale import cluster, connected, worker_task
 from dualqml.scale.tasks import run_tasks
 from tests.scale import work
-from tests.scale.cluster_program import program
+from tests.scale.cluster_program import program, with_tests_on_path
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -309,3 +310,34 @@ def test_a_task_over_the_memory_limit_is_named():
     with pytest.raises(RunError, match="again and again while they ran part 800"):
         run()
     assert finished == [(1, 1)]
+
+
+def test_workers_that_die_before_they_begin(tmp_path):
+    # A worker imports the program that has started it.
+    text = """
+        import sys
+        from dualqml.exceptions import RunError
+        from dualqml.scale import connected
+        from dualqml.scale.tasks import run_tasks
+        from tests.scale import work
+
+        ballast = bytearray(b"!") * 600_000_000
+
+        if __name__ == "__main__":
+            with connected("local", workers=1, memory_limit="400MB") as client:
+                try:
+                    list(run_tasks(client, None, work.take_memory, [800], str))
+                except RunError as error:
+                    sys.exit(str(error))
+        """
+    file = tmp_path / "program.py"
+    file.write_text(textwrap.dedent(text))
+    found = subprocess.run(
+        [sys.executable, file],
+        env=with_tests_on_path(),
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+    )
+    assert found.returncode == 1
+    assert "Give each worker more memory" in found.stderr

@@ -281,6 +281,7 @@ class TestTheSameBits:
         assert content(model, tmp_path / "model") == expected
 
     def test_on_one_worker(self, people, expected, tmp_path):
+        pytest.importorskip("distributed")
         from dualqml.scale import connected
 
         with connected("local", workers=1) as client:
@@ -497,8 +498,9 @@ class TestFaults:
         assert content(model, tmp_path / "a") == content(right, tmp_path / "b")
 
     def test_the_memory_limit_of_a_worker(self, tmp_path):
-        import dask
-
+        dask = pytest.importorskip("dask")
+        # Without it, Dask would forget its own settings at the end of this test.
+        pytest.importorskip("distributed")
         from dualqml.scale import connected
 
         # A worker needs up to 250 MB for its imports, and 600 MB while it solves.
@@ -506,7 +508,8 @@ class TestFaults:
         with (
             dask.config.set({"distributed.scheduler.allowed-failures": 0}),
             connected("local", workers=1, memory_limit="400MB") as client,
-            pytest.raises(RunError, match=r"part 0 of 1, (gather|scatter|solve)"),
+            # Which step is over the limit, depends on the machine.
+            pytest.raises(RunError, match=r"part 0 of 1, .* Give each worker more"),
         ):
             fit_blocks(
                 DualQML(1.0),
@@ -532,6 +535,7 @@ class TestFaults:
             )
 
     def test_the_scheduler_goes_away(self, people, tmp_path):
+        pytest.importorskip("distributed")
         from dualqml.scale import connected
 
         scheduler = subprocess.Popen(

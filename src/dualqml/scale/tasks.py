@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks whether the scheduler is still there.
 _PAUSE = 1.0
+#: Where Dask writes down which workers it ended because of their memory.
+_OVER_LIMIT = "worker-restart-memory"
+#: So many workers may die one after the other before any of them begins to work.
+_MOST_DEATHS = 4
 
 _GO_ON = "A run with a scratch folder or a store can be resumed where it stopped."
+_MORE_MEMORY = f"Give each worker more memory. {_GO_ON}"
 
 
 def run_tasks(
@@ -59,7 +64,7 @@ def run_tasks(
     ------
     RunError
         The scheduler is gone, or workers died again and again in the same task, which
-        is named.
+        is named, or before they could begin.
     DualQMLError
         A task has raised it. It names the task.
 
@@ -111,9 +116,10 @@ def _run_on_cluster(
                 yield items[index], _result(client, future, in_words(items[index]))
             except KilledWorker as error:
                 if error.task == sent.key:
+                    what = in_words(items[index])
                     raise RunError(
-                        "Workers died again and again while they received what all "
-                        "tasks share. Give them more memory."
+                        f"Workers died again and again when they were to begin {what},"
+                        f" perhaps because memory ran out. {_MORE_MEMORY}"
                     ) from error
                 # Dask blames all tasks of the dead worker, also those that waited.
                 suspects.append(items[index])
@@ -125,8 +131,7 @@ def _run_on_cluster(
                 except KilledWorker as error:
                     raise RunError(
                         f"Workers died again and again while they ran {in_words(item)},"
-                        " perhaps because memory ran out. Give each worker more "
-                        f"memory. {_GO_ON}"
+                        f" perhaps because memory ran out. {_MORE_MEMORY}"
                     ) from error
 
 
@@ -139,6 +144,7 @@ def _as_completed(
     """
     numbers = {future.key: number for number, future in enumerate(futures)}
     done: queue.SimpleQueue[Future] = queue.SimpleQueue()
+    deaths = _DeathsAtStart(client)
     for future in futures:
         future.add_done_callback(done.put)
     try:
@@ -148,6 +154,7 @@ def _as_completed(
             except queue.Empty:
                 if client.status != "running":
                     raise _gone() from None
+                deaths.check()
                 continue
             yield numbers.pop(future.key), future
             # The worker need not keep the result.
@@ -157,6 +164,35 @@ def _as_completed(
         if left and client.status == "running":
             with suppress(Exception):
                 client.cancel(left, force=True)
+
+
+class _DeathsAtStart:
+    """Workers that take more memory than their limit before they begin to work.
+
+    Dask starts them again for ever, and blames no task.
+    """
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._before: int | None = None
+
+    def check(self) -> None:
+        """Raise if workers only die; called while nothing is done."""
+        try:
+            if self._client.nthreads():
+                self._before = None
+                return
+            ended = len(self._client.get_events(_OVER_LIMIT))
+        except Exception:
+            # The next look tells whether the scheduler is there.
+            return
+        if self._before is None:
+            self._before = ended
+        if ended - self._before >= _MOST_DEATHS:
+            raise RunError(
+                "Workers take more memory than their limit before they begin to work. "
+                f"{_MORE_MEMORY}"
+            )
 
 
 def _result(client: "Client", future: "Future", what: str) -> Any:
