@@ -343,3 +343,29 @@ class TestCMC:
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         with pytest.raises(MissingDependencyError, match=r"install dualqml\[plot\]"):
             CMCDisplay([0.5]).plot()
+
+
+EVERY = [
+    *CURVES,
+    (CMCDisplay, SEARCHES[:2]),
+    (ScoreHistogramDisplay, (MATED, NONMATED)),
+]
+
+
+@pytest.mark.parametrize(("display", "given"), EVERY)
+def test_given_axes_are_used_and_kept(ax, display, given):
+    from matplotlib import pyplot
+
+    before = pyplot.get_fignums()
+    made = display.from_scores(*given)
+    assert made.plot(ax) is made
+    assert made.ax_ is ax
+    assert made.figure_ is ax.figure
+    assert pyplot.get_fignums() == before
+
+
+@pytest.mark.parametrize(("display", "given"), EVERY)
+def test_what_are_no_axes_is_refused(ax, display, given):
+    for wrong in (ax.figure, [ax], "axes"):
+        with pytest.raises(TypeError, match="ax must be one matplotlib Axes, got"):
+            display.from_scores(*given).plot(wrong)

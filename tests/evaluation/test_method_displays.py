@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import normalize
 
 from dualqml import DualQML, DualQMLClassifierCV, DualQMLW
@@ -112,6 +113,12 @@ class TestQuadraticForm:
         make = QuadraticFormDisplay.from_estimator
         with pytest.raises(ValueError, match="'Kim' is not a class"):
             make(model, "Kim", image_shape=SHAPE)
+        with pytest.raises(ValueError, match="is not a class"):
+            make(model, ["Ann", "Bob", "Eve"], image_shape=SHAPE)
+        with pytest.raises(ValueError, match="is not a class"):
+            make(model, ["Ann"], image_shape=SHAPE)
+        with pytest.raises(ValueError, match="a row for each factor"):
+            QuadraticFormDisplay(np.ones(80), image_shape=SHAPE)
         with pytest.raises(ValueError, match="80"):
             make(model, "Ann")
         with pytest.raises(ValueError, match="81 pixels"):
@@ -255,6 +262,9 @@ class TestCertificatePath:
             make(model, X[:12], y[:12])
         with pytest.raises(ValueError, match="not what the estimator was fitted to"):
             make(model, X[1:], y[1:])
+        for rows, labels in ((X[:, 1:], y), (X[0], y), (X, y[:, None])):
+            with pytest.raises(ValueError, match="not what the estimator was fitted"):
+                make(model, rows, labels)
         with pytest.raises(ValueError, match="max_iter must be at least 1"):
             make(model, X, y, max_iter=0)
         with pytest.raises(ValueError, match="a row for each of the steps"):
@@ -283,8 +293,21 @@ def test_on_given_axes_pyplot_keeps_nothing(model, samples):
 
     before = pyplot.get_fignums()
     for display in displays(model, samples):
-        display.plot(Figure().add_subplot())
+        ax = Figure().add_subplot()
+        assert display.plot(ax) is display
+        assert display.ax_ is ax
+        assert display.figure_ is ax.figure
     assert pyplot.get_fignums() == before
+
+
+@pytest.mark.parametrize("estimator", [DualQML(), DualQMLW()])
+def test_estimators_must_be_fitted(estimator, samples):
+    with pytest.raises(NotFittedError):
+        QuadraticFormDisplay.from_estimator(estimator, "Ann")
+    with pytest.raises(NotFittedError):
+        CertificateDisplay.from_estimator(estimator)
+    with pytest.raises(NotFittedError):
+        CertificatePathDisplay.from_estimator(estimator, *samples)
 
 
 def test_without_axes_new_ones_are_made(model, samples, monkeypatch):

@@ -1,3 +1,4 @@
+import re
 import sys
 from dataclasses import replace
 
@@ -16,8 +17,9 @@ from dualqml.experiments.open_set_report import (
     write_open_set,
 )
 from dualqml.experiments.table_formats import to_markdown
+from dualqml.extractors.methods import ALL_METHODS
 from tests.experiments.page import Page
-from tests.people import make_vectors
+from tests.people import make_people, make_vectors
 
 pytest.importorskip("matplotlib")
 
@@ -100,7 +102,7 @@ def test_intervals_without_width_are_not_told_as_intervals(found, tmp_path):
     never = right._replace(mated=np.roll(right.mated, 1, axis=1))
     for trial, said in [
         (right, "0.0 % (no interval: it is the same for all people, however drawn); "),
-        (right, f"with no error among {n_people} people it could be 38%"),
+        (right, f"with no error among {n_people} people it could be 38 %"),
         (never, "100.0 % (no interval: it is the same for all people, however drawn)<"),
     ]:
         made = OpenSetEvaluation("x", 3, n_people, 4, {"DualQML-W": [trial]})
@@ -131,7 +133,52 @@ def test_figures_have_captions_and_terms_are_defined(found, tmp_path):
     assert len(captions) == 3
     assert all("in the first division" in text for text in captions)
     assert {"FPIR", "FNIR", "FMR", "FNMR", "EER", "CMC", "DET"} <= set(page.texts("dt"))
-    assert page.texts("p")[0].startswith("In each of 2 random divisions of the")
+
+
+def test_data_protocol_and_methods_come_first(found, tmp_path):
+    page = Page(write_open_set(found, tmp_path)[0].read_text())
+    assert page.texts("h2")[0] == "Data, protocol and methods"
+    assert page.texts("p")[0].startswith(
+        "made up has 60 vectors of 30 numbers, of 12 subjects. In each of 2 random "
+        "divisions of the people, 8 are enrolled"
+    )
+    assert page.texts("caption")[0] == "Methods"
+    cells = page.texts("td")
+    for name in ("DualQML-W", "NN-cosine", "Mean-cosine"):
+        assert ALL_METHODS[name].title in cells
+        assert ALL_METHODS[name].reference in cells
+    assert "local descriptors" not in page.texts("dt")
+    # What is not known is not said.
+    bare = OpenSetEvaluation("x", 3, 8, 4, found.trials)
+    page = Page(write_open_set(bare, tmp_path)[0].read_text())
+    assert page.texts("p")[0].startswith("In each of 2 random divisions of the people")
+
+
+def test_images_are_described_with_their_descriptors(tmp_path):
+    people = make_people(n_people=6, n_images=4, size=16)
+    images = np.concatenate([people.images, people.images[:1]])
+    labels = [*people.labels, "alone"]
+    found = evaluate_open_set(images, labels, m=2, repeats=1, name="orl")
+    page_text = write_open_set(found, tmp_path)[0].read_text()
+    page = Page(page_text)
+    assert page.texts("h1") == ["Recognition of ORL"]
+    # One sample is too few to be enrolled, and is no reason to hide it.
+    said = "ORL has 25 images (16 x 16 pixels) of 7 subjects. In one random division"
+    assert page.texts("p")[0].startswith(said)
+    assert "local descriptors" in page.texts("dt")
+    title = ALL_METHODS["NN-cosine"].title
+    assert f"{title}, on local descriptors" in page.texts("td")
+    # Two rows of five are dashed, on the curve and in the legend of three figures.
+    svg = re.findall(r"<svg.*?</svg>", page_text, re.DOTALL)
+    assert [text.count("stroke-dasharray") for text in svg] == [4, 4, 4]
+    captions = page.texts("caption")
+    assert captions[1].startswith("ORL: 4 people enrolled with 2 images each")
+
+
+def test_rates_have_a_space_before_the_sign_of_per_cent(found, tmp_path):
+    text = write_open_set(found, tmp_path)[0].read_text()
+    # Apart from the sheet of styles.
+    assert not re.search(r"\d%", text[text.index("<body>") : text.index("<svg")])
 
 
 def test_axes_end_at_a_hundred_per_cent(found):
@@ -176,4 +223,4 @@ def test_without_matplotlib_it_says_what_to_install(found, tmp_path, monkeypatch
     assert page.all("svg") == page.all("figure") == []
     message = "Plots need matplotlib: install dualqml[plot]"
     assert page.texts("p")[1:] == 3 * [message]
-    assert page.texts("caption")[0].startswith("made up: 8 people enrolled")
+    assert page.texts("caption")[1].startswith("made up: 8 people enrolled")

@@ -518,6 +518,16 @@ class TestComparison:
         assert comparison_table(make_results({"LDA": [5.0]})).rows == ()
         assert comparison_table(make_results({"DualQML": [5.0]})).rows == ()
 
+    def test_the_short_name_of_local_descriptors_is_explained(self):
+        errors = {"LDA": 3 * [9.0, 8.0], "DualQML": 3 * [5.0, 4.0]}
+        said = "Local: on local descriptors."
+        local = make_results(errors, input="local")
+        # Alone, local descriptors are in the title, in full.
+        assert said not in comparison_table(local).notes
+        table = comparison_table(both(make_results(errors), local))
+        assert said in table.notes
+        assert table.rows[1].label == "AR, local, m = 2"
+
     def test_settings_that_differ_are_told_apart(self):
         errors = {"LDA": [5.0, 6.0], "DualQML": [4.0, 5.5]}
         results = both(make_results(errors), make_results(errors, seed=3))

@@ -56,7 +56,6 @@ DATA = {
         ],
     },
     "open_set_errors.html": {
-        "sentences": [NASTY],
         "table": TABLE,
         "rates": [NASTY],
         "terms": [(NASTY, NASTY)],

@@ -6,7 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dualqml.exceptions import MissingDependencyError, NoThresholdError
+from dualqml import DualQML
+from dualqml.exceptions import (
+    MissingDependencyError,
+    NoThresholdError,
+    RecognitionError,
+)
 from dualqml.extractors import Background
 from dualqml.recognition import Recognizer, WhyDisplay
 from tests.evaluation.test_displays import draw
@@ -126,6 +131,20 @@ def test_nothing_overlaps(ax, images, people):
         assert not any(box.overlaps(next_box) for next_box in boxes[place + 1 :])
 
 
+def test_the_legend_of_the_parts_is_free_of_other_text(ax, images, people):
+    display = WhyDisplay.from_recognizer(images, people[2, 3]).plot(ax)
+    draw(ax)
+    renderer = ax.figure.canvas.get_renderer()
+    text_class = pytest.importorskip("matplotlib.text").Text
+    parts = display.parts_ax_
+    legend = parts.get_legend().get_window_extent(renderer)
+    texts = [one for one in parts.findobj(text_class) if one.get_text()]
+    texts = [one for one in texts if one not in parts.get_legend().findobj(text_class)]
+    assert len(texts) > 5
+    for text in texts:
+        assert not text.get_window_extent(renderer).overlaps(legend), text
+
+
 def test_vectors_have_no_pictures(ax):
     people = vectors()
     recognizer = enrolled(people)
@@ -191,6 +210,14 @@ def test_what_is_wrong_is_said(images, people):
     with pytest.raises(NoThresholdError):
         WhyDisplay.from_recognizer(recognizer, vectors()[0, 0])
     explained = images.explain(people[0, 0])
+    with pytest.raises(RecognitionError, match="have 40 values, not 39"):
+        WhyDisplay.from_recognizer(recognizer, vectors()[0, 0][1:], threshold=0.0)
+    with pytest.raises(TypeError, match="not of DualQML"):
+        WhyDisplay.from_recognizer(DualQML(), vectors()[0, 0])
+    with pytest.raises(TypeError, match=r"Recognizer\.explain returns, got Ident"):
+        WhyDisplay(explained.identification)
+    with pytest.raises(TypeError, match="ax must be one matplotlib Axes"):
+        WhyDisplay(explained).plot([1, 2])
     with pytest.raises(ValueError, match="nearest must be an image"):
         WhyDisplay.from_explanation(explained, nearest=np.zeros(64))
 
@@ -199,7 +226,9 @@ def test_on_given_axes_pyplot_keeps_nothing(ax, images, people):
     from matplotlib import pyplot
 
     before = pyplot.get_fignums()
-    WhyDisplay.from_recognizer(images, people[2, 3]).plot(ax)
+    display = WhyDisplay.from_recognizer(images, people[2, 3]).plot(ax)
+    assert display.ax_ is ax
+    assert display.figure_ is ax.figure
     assert pyplot.get_fignums() == before
 
 

@@ -62,7 +62,7 @@ class _CurveDisplay(ABC, Generic[Curve]):
         Returns
         -------
         Self
-            The same object, with `ax_` and `line_`.
+            The same object, with `ax_`, `figure_` and `line_`.
         """
         ax = axes_or_new(ax)
         earlier_limit = float(ax.get_xlim()[0]) if ax.lines else np.inf
@@ -71,6 +71,7 @@ class _CurveDisplay(ABC, Generic[Curve]):
         (self.line_,) = ax.plot(*_corners(*self._points()), **style)
         self._format_axes(ax, earlier_limit)
         self.ax_ = ax
+        self.figure_ = ax.figure
         return self
 
 
@@ -114,6 +115,8 @@ class ROCDisplay(_VerificationDisplay):
     ----------
     ax_ : matplotlib Axes
         The axes, once plotted.
+    figure_ : matplotlib Figure
+        Their figure, once plotted.
     line_ : matplotlib Line2D
         The curve, once plotted.
 
@@ -149,6 +152,8 @@ class DETDisplay(_VerificationDisplay):
     ----------
     ax_ : matplotlib Axes
         The axes, once plotted.
+    figure_ : matplotlib Figure
+        Their figure, once plotted.
     line_ : matplotlib Line2D
         The curve, once plotted.
 
@@ -189,6 +194,8 @@ class OpenSetDisplay(_CurveDisplay[OpenSetCurve]):
     ----------
     ax_ : matplotlib Axes
         The axes, once plotted.
+    figure_ : matplotlib Figure
+        Their figure, once plotted.
     line_ : matplotlib Line2D
         The curve, once plotted.
 
@@ -266,6 +273,8 @@ class CMCDisplay:
     ----------
     ax_ : matplotlib Axes
         The axes, once plotted.
+    figure_ : matplotlib Figure
+        Their figure, once plotted.
     line_ : matplotlib Line2D
         The curve, once plotted.
 
@@ -323,7 +332,7 @@ class CMCDisplay:
         Returns
         -------
         CMCDisplay
-            The same object, with `ax_` and `line_`.
+            The same object, with `ax_`, `figure_` and `line_`.
         """
         ax = axes_or_new(ax)
         ranks = np.arange(1, self.rates.size + 1)
@@ -334,6 +343,7 @@ class CMCDisplay:
         if ax.get_xscale() == "linear":
             ax.set_xticks(_rank_ticks(int(ax.dataLim.x1)))
         self.ax_ = ax
+        self.figure_ = ax.figure
         return self
 
 
@@ -353,6 +363,8 @@ class ScoreHistogramDisplay:
     ----------
     ax_ : matplotlib Axes
         The axes, once plotted.
+    figure_ : matplotlib Figure
+        Their figure, once plotted.
     mated_, nonmated_ : matplotlib StepPatch
         The histograms, once plotted.
 
@@ -438,7 +450,7 @@ class ScoreHistogramDisplay:
         Returns
         -------
         ScoreHistogramDisplay
-            The same object, with `ax_`, `mated_` and `nonmated_`.
+            The same object, with `ax_`, `figure_`, `mated_` and `nonmated_`.
         """
         ax = axes_or_new(ax)
         title = self.name if name is None else name
@@ -451,6 +463,7 @@ class ScoreHistogramDisplay:
         self.mated_ = ax.stairs(100.0 * self.mated, self.edges, **(style | bar_kwargs))
         ax.set(xlabel="score", ylabel="comparisons, %")
         self.ax_ = ax
+        self.figure_ = ax.figure
         return self
 
 
@@ -472,17 +485,28 @@ def axes_or_new(ax: Any, size: tuple[float, float] | None = None) -> Any:
     Raises
     ------
     MissingDependencyError
-        New axes need matplotlib, which is not installed.
+        Plots need matplotlib, which is not installed.
+    TypeError
+        What was given is not one matplotlib Axes.
     """
-    if ax is not None:
-        return ax
     try:
-        from matplotlib import pyplot
+        from matplotlib.axes import Axes
+
+        if ax is None:
+            # Only here, because pyplot chooses how figures are shown.
+            from matplotlib import pyplot
     except ImportError as error:
         raise MissingDependencyError(
             "Plots need matplotlib: install dualqml[plot]"
         ) from error
-    return pyplot.subplots(figsize=size)[1]
+    if ax is None:
+        return pyplot.subplots(figsize=size)[1]
+    if not isinstance(ax, Axes):
+        raise TypeError(
+            f"ax must be one matplotlib Axes, got {type(ax).__name__}; of several "
+            "axes, give the one to draw on"
+        )
+    return ax
 
 
 def panel_axes(ax: Any, boxes: Sequence[tuple[float, float, float, float]]) -> Any:

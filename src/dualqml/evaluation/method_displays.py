@@ -56,8 +56,10 @@ class QuadraticFormDisplay:
         The diagonal of P_c as an image.
     energies : ndarray of shape (n_factors,)
         Share of each factor in the trace of P_c.
+    ax_ : matplotlib Axes
+        The axes in whose place the pictures are, once plotted.
     figure_ : matplotlib Figure
-        The figure, once plotted.
+        Their figure, once plotted.
     axes_ : list of matplotlib Axes
         The axes of the pictures, once plotted: the diagonal, then the factors.
     images_ : list of matplotlib AxesImage
@@ -85,7 +87,12 @@ class QuadraticFormDisplay:
         self, factors: ArrayLike, *, image_shape: SizeLike, name: str | None = None
     ) -> None:
         rows = np.asarray(factors, dtype=np.float64)
-        if rows.ndim != 2 or not rows.any():
+        if rows.ndim != 2:
+            raise ValueError(
+                "factors must have a row for each factor, got an array of shape "
+                f"{rows.shape}"
+            )
+        if not rows.any():
             raise NothingToPlotError(
                 "P_c is zero or has no factors: there is nothing to show"
             )
@@ -134,6 +141,8 @@ class QuadraticFormDisplay:
             P_c cannot be mapped back to pixels, or is zero.
         TypeError
             The estimator is of another method.
+        sklearn.exceptions.NotFittedError
+            The estimator is not fitted.
         ValueError
             It has no such class, or the rows are no images of that shape.
         """
@@ -192,7 +201,7 @@ class QuadraticFormDisplay:
         Returns
         -------
         QuadraticFormDisplay
-            The same object, with `figure_`, `axes_` and `images_`.
+            The same object, with `ax_`, `figure_`, `axes_` and `images_`.
         """
         if n_factors < 0:
             raise ValueError(f"n_factors must not be negative, got {n_factors}")
@@ -220,6 +229,7 @@ class QuadraticFormDisplay:
             self.images_.append(
                 draw_picture(panel, shown[place], title, **(style | image_kwargs))
             )
+        self.ax_ = ax
         self.figure_ = ax.figure
         if colour_bar:
             for panel, image in zip(self.axes_, self.images_, strict=True):
@@ -256,6 +266,8 @@ class CertificateDisplay:
         Number of classes that are proven optimal.
     ax_ : matplotlib Axes
         The axes, once plotted.
+    figure_ : matplotlib Figure
+        Their figure, once plotted.
     gaps_, violations_ : matplotlib Line2D
         The points, once plotted.
     tolerance_ : matplotlib Line2D
@@ -319,6 +331,8 @@ class CertificateDisplay:
         ------
         TypeError
             The estimator is of another method.
+        sklearn.exceptions.NotFittedError
+            The estimator is not fitted.
         """
         qml = _fitted_qml(estimator)
         return cls(qml.duality_gap_, qml.violation_, tol=qml.tol, name=name)
@@ -338,7 +352,8 @@ class CertificateDisplay:
         Returns
         -------
         CertificateDisplay
-            The same object, with `ax_`, `gaps_`, `violations_` and `tolerance_`.
+            The same object, with `ax_`, `figure_`, `gaps_`, `violations_` and
+            `tolerance_`.
         """
         ax = axes_or_new(ax)
         title = self.name if name is None else name
@@ -369,6 +384,7 @@ class CertificateDisplay:
         ax.locator_params(axis="x", integer=True)
         ax.legend()
         self.ax_ = ax
+        self.figure_ = ax.figure
         return self
 
 
@@ -397,6 +413,8 @@ class CertificatePathDisplay:
         Number of classes that are proven optimal after each number of iterations.
     ax_ : matplotlib Axes
         The axes, once plotted.
+    figure_ : matplotlib Figure
+        Their figure, once plotted.
     median_, worst_ : matplotlib Line2D
         The lines, once plotted.
     tolerance_ : matplotlib Line2D
@@ -481,6 +499,8 @@ class CertificatePathDisplay:
         ------
         TypeError
             The estimator is of another method.
+        sklearn.exceptions.NotFittedError
+            The estimator is not fitted.
         ValueError
             X and y are not the training samples, or max_iter is below 1.
         """
@@ -488,12 +508,13 @@ class CertificatePathDisplay:
             raise ValueError(f"max_iter must be at least 1, got {max_iter}")
         qml = _fitted_qml(estimator)
         rows = np.asarray(X, dtype=np.float64)
+        labels, codes = np.unique(np.asarray(y), return_inverse=True)
+        shape = (qml.dual_coef_.size, estimator.n_features_in_)
+        same = rows.shape == shape and codes.shape == shape[:1]
+        if not same or not np.array_equal(labels, estimator.classes_):
+            raise ValueError("X and y are not what the estimator was fitted to")
         if isinstance(estimator, DualQMLW):
             rows = np.asarray(estimator.metric_.transform(rows))
-        labels, codes = np.unique(np.asarray(y), return_inverse=True)
-        same = np.array_equal(labels, estimator.classes_)
-        if not same or codes.size != qml.dual_coef_.size or len(rows) != codes.size:
-            raise ValueError("X and y are not what the estimator was fitted to")
         squares = np.einsum("ij,ij->i", rows, rows)
         used = are_used(squares, float(squares.max()))
         rows, members = rows[used], class_members(codes[used], labels.size)
@@ -531,7 +552,8 @@ class CertificatePathDisplay:
         Returns
         -------
         CertificatePathDisplay
-            The same object, with `ax_`, `median_`, `worst_` and `tolerance_`.
+            The same object, with `ax_`, `figure_`, `median_`, `worst_` and
+            `tolerance_`.
         """
         ax = axes_or_new(ax)
         title = self.name if name is None else name
@@ -558,6 +580,7 @@ class CertificatePathDisplay:
             ax.locator_params(axis="x", integer=True)
         ax.legend()
         self.ax_ = ax
+        self.figure_ = ax.figure
         return self
 
 
@@ -574,7 +597,9 @@ def _fitted_qml(estimator: Any) -> DualQML:
 
 
 def _class_number(estimator: Any, label: Any) -> int:
-    (found,) = np.nonzero(estimator.classes_ == label)
+    # A list of labels would be compared with the classes one by one.
+    one = np.ndim(label) == 0
+    found = np.flatnonzero(estimator.classes_ == label) if one else np.array([])
     if found.size != 1:
         raise ValueError(
             f"{label!r} is not a class of this model; its {estimator.classes_.size} "

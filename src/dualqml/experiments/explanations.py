@@ -52,9 +52,9 @@ TERMS: Mapping[str, str] = {
         "repetition has its own, which all methods share"
     ),
     "local descriptors": (
-        "in some tables just local: histograms of the directions of edges, magnitudes "
-        "of Gabor filters and pixels around the points of a grid, each {sample} on its "
-        "own. They change less with light and small displacement than pixels do"
+        "histograms of the directions of edges, magnitudes of Gabor filters and pixels "
+        "around the points of a grid, each {sample} on its own. They change less with "
+        "light and small displacement than pixels do"
     ),
     "±": "standard deviation over the splits; it is not an error of the mean",
     "best rival": (

@@ -141,6 +141,11 @@ class OpenSetEvaluation:
     images_each : list of list of int
         For each division, how many images of each person were enrolled: m, or all
         but one of people who have m or fewer.
+    n_people, n_samples : int
+        Number of all people and samples, those included that were not used; 0 if
+        they are not known.
+    sample_shape : tuple of int
+        Height and width of an image, or the number of values of a vector.
     """
 
     name: str
@@ -150,6 +155,9 @@ class OpenSetEvaluation:
     trials: dict[str, list[Trial]] = field(default_factory=dict)
     thresholds: list[list[ThresholdCheck]] = field(default_factory=list)
     images_each: list[list[int]] = field(default_factory=list)
+    n_people: int = 0
+    n_samples: int = 0
+    sample_shape: tuple[int, ...] = ()
 
     def values(self, row: str, measure: str) -> Array:
         """A measure in per cent, for each division."""
@@ -363,7 +371,15 @@ def evaluate_open_set(
         divisions[repetition] = division
         if progress is not None:
             progress(len(divisions), repeats)
-    found = OpenSetEvaluation(name, m, usable.size - n_strangers, n_strangers)
+    found = OpenSetEvaluation(
+        name,
+        m,
+        usable.size - n_strangers,
+        n_strangers,
+        n_people=people.size,
+        n_samples=names.size,
+        sample_shape=np.shape(rows)[1:],
+    )
     for _, division in sorted(divisions.items()):
         found.images_each.append(division.images_each)
         for row, trial in division.trials.items():
@@ -452,7 +468,7 @@ def threshold_table(name: str, divisions: list[list[ThresholdCheck]]) -> Table:
     if rule_of_three(fewest) > target:
         few = [
             f"{fewest} searches are too few to set a threshold for that: with no "
-            f"error among them the rate could be {rule_of_three(fewest):.1%}."
+            f"error among them the rate could be {100 * rule_of_three(fewest):.1f} %."
         ]
     rows = []
     for number, checks in enumerate(divisions, 1):

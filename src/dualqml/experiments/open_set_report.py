@@ -17,16 +17,26 @@ from dualqml.evaluation import (
 )
 from dualqml.exceptions import MissingDependencyError
 from dualqml.experiments.explanations import terms
+from dualqml.experiments.labels import database_label
 from dualqml.experiments.open_set import (
+    CLASS_MEAN,
     MEASURES,
+    NEAREST,
+    OF_DESCRIPTORS,
     OpenSetEvaluation,
     Trial,
     threshold_table,
 )
 from dualqml.experiments.plots import WIDTH, style, to_svg
-from dualqml.experiments.report import Plot, render_commands, render_page
+from dualqml.experiments.report import (
+    Plot,
+    describe_size,
+    render_commands,
+    render_page,
+)
 from dualqml.experiments.table_formats import Cell, Heading, Row, Table, to_markdown
 from dualqml.experiments.templates import render
+from dualqml.extractors.methods import ALL_METHODS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,11 +50,14 @@ _NO_DEVIATION_NOTE = (
     "or more people would show it."
 )
 
+_TERMS_OF_PROTOCOL = ("enrolled people, strangers", "mated, non-mated search")
 _TERMS_OF_ERRORS = (
-    *("enrolled people, strangers", "mated, non-mated search", "rank-1 error"),
-    *("FMR", "FNMR", "EER", "FPIR", "FNIR", "FNIR at FPIR 1 %"),
+    *("rank-1 error", "FMR", "FNMR", "EER", "FPIR", "FNIR", "FNIR at FPIR 1 %"),
     "people drawn anew",
 )
+
+#: The simple methods, by the names that they have in experiments.
+_NAMES_IN_EXPERIMENTS = {NEAREST: "NN-cosine", CLASS_MEAN: "Mean-cosine"}
 
 _CMC_CAPTION = (
     "Share of the mated searches whose person is among the first k of the list (CMC), "
@@ -107,11 +120,12 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
     if rule_of_three(n_searches) > 0.01:
         notes.append(
             f"{n_searches} non-mated searches are too few to speak of an FPIR of 1 %: "
-            f"with no error among them it could be {rule_of_three(n_searches):.1%}."
+            f"with no error among them it could be "
+            f"{100 * rule_of_three(n_searches):.1f} %."
         )
     return Table(
         title=(
-            f"{found.name}: {found.n_enrolled} people enrolled with "
+            f"{database_label(found.name)}: {found.n_enrolled} people enrolled with "
             f"{found.images_in_words()}, {found.n_strangers} strangers; errors in %"
         ),
         corner="Score",
@@ -123,6 +137,7 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
             if len(first) == 1
             else f"Means over {len(first)} random divisions, ± their standard errors. "
             "Bold: the lowest of a column.",
+            "Lower is better in all columns.",
             f"In the first division: {first[0].codes.size} mated and {n_searches} "
             "non-mated searches.",
             *notes,
@@ -151,27 +166,35 @@ def write_open_set(
     text : str
         The tables in Markdown.
     """
+    name = database_label(found.name)
     table = open_set_table(found)
     text, checked = to_markdown(table), None
     if any(found.thresholds):
-        checked = threshold_table(found.name, found.thresholds)
+        checked = threshold_table(name, found.thresholds)
         text = f"{text}\n{to_markdown(checked)}"
     write_text(folder / "open-set.md", text)
     own = next(iter(found.trials))
     rates = [
-        f"FNIR of {own} at FPIR {fpir:.0%} in the first division: "
+        f"FNIR of {own} at FPIR {100 * fpir:.0f} % in the first division: "
         f"{_with_interval(found, own, fpir)}"
         # One stranger alone does not tell how strangers differ.
         for fpir in ((0.1, 0.01) if found.n_strangers > 1 else ())
     ]
+    described = any(row.endswith(OF_DESCRIPTORS) for row in found.trials)
+    protocol = render(
+        "protocol.html",
+        sentences=_protocol(found, own),
+        methods=_methods_table(found),
+        terms=terms(*_TERMS_OF_PROTOCOL, *["local descriptors"] * described),
+    )
     errors = render(
         "open_set_errors.html",
-        sentences=_protocol(found, own),
         table=table,
         rates=rates,
         terms=terms(*_TERMS_OF_ERRORS),
     )
     sections = [
+        ("protocol", "Data, protocol and methods", protocol),
         ("errors", "Errors", errors),
         (
             "cmc",
@@ -190,7 +213,7 @@ def write_open_set(
         ),
         ("repeat", "How to repeat it", render_commands(command)),
     ]
-    page = render_page(f"Recognition of {found.name}", sections)
+    page = render_page(f"Recognition of {name}", sections)
     report = folder / "open-set.html"
     write_text(report, page)
     return report, text
@@ -204,15 +227,46 @@ def _protocol(found: OpenSetEvaluation, own: str) -> list[str]:
         if n_divisions == 1
         else f"In each of {n_divisions} random divisions of the people"
     )
+    size = describe_size(_facts(found))
     return [
+        *([f"{database_label(found.name)} has {size}."] if size else []),
         f"{how_often}, {found.n_enrolled} are enrolled, with "
         f"{found.images_in_words()}. The gallery knows nothing of the strangers "
         f"({found.n_strangers}). The other samples of the enrolled are the mated "
         "searches, and all samples of the strangers are the non-mated ones.",
         f"{own} is the recogniser of this package; the other rows are simple methods "
         "that compare the same images or vectors.",
-        "Lower is better in all columns.",
     ]
+
+
+def _facts(found: OpenSetEvaluation) -> dict[str, Any]:
+    """The sizes of the data, as `describe_size` takes them."""
+    if not found.n_samples:
+        return {}
+    known: dict[str, Any] = {"subjects": found.n_people}
+    if len(found.sample_shape) == 1:
+        (n_features,) = found.sample_shape
+        return known | {"vectors": found.n_samples, "features": n_features}
+    return known | {"images": found.n_samples, "size": found.sample_shape[:2]}
+
+
+def _methods_table(found: OpenSetEvaluation) -> Table:
+    """Full names and references of the rows, as in reports of experiments."""
+    rows = []
+    for row in found.trials:
+        simple = row.removesuffix(OF_DESCRIPTORS)
+        method = ALL_METHODS.get(_NAMES_IN_EXPERIMENTS.get(simple, simple))
+        title, reference = (method.title, method.reference) if method else (row, "")
+        if row != simple:
+            title += ", on local descriptors"
+        rows.append(Row(row, (Cell(title), Cell(reference))))
+    return Table(
+        title="Methods",
+        corner="Score",
+        header=((Heading("Full name"), Heading("Reference")),),
+        rows=tuple(rows),
+        align="lpp",
+    )
 
 
 def _has_fewer(found: OpenSetEvaluation) -> bool:
@@ -232,7 +286,7 @@ def _with_interval(found: OpenSetEvaluation, row: str, fpir: float) -> str:
         n_people = np.unique(found.trials[row][0].codes).size
         text += (
             f"; with no error among {n_people} people it could be "
-            f"{rule_of_three(n_people):.0%}"
+            f"{100 * rule_of_three(n_people):.0f} %"
         )
     return text
 
@@ -273,12 +327,17 @@ def _curves(
         figure = Figure(figsize=(WIDTH, 3.4 + 0.2 * n_lines), layout="constrained")
         ax = figure.subplots()
         for (row, trials), colour in zip(found.trials.items(), _COLOURS, strict=False):
-            draw(ax, row, trials[0], {"color": colour, "linewidth": 1.6})
+            # Without colours too the recogniser and the descriptors stand out.
+            own = row == next(iter(found.trials))
+            dashed = row.endswith(OF_DESCRIPTORS)
+            line = {"color": colour, "linewidth": 2.4 if own else 1.4}
+            draw(ax, row, trials[0], line | {"linestyle": "--" if dashed else "-"})
         # Below the axes, where no curve runs.
         if legend := ax.get_legend():
             legend.remove()
         figure.legend(loc="outside lower center", ncols=1)
-        return to_svg(figure, name=what, label=f"{what} of {found.name}")
+        label = f"{what} of {database_label(found.name)}"
+        return to_svg(figure, name=what, label=label)
 
 
 def _draw_cmc(ax: "Axes", row: str, trial: Trial, line: dict[str, Any]) -> None:

@@ -253,6 +253,7 @@ def comparison_table(results: Results) -> Table:
             f"one database, which share {sample_word(results.settings)}s. It says "
             "nothing about other people.",
             "The rival is the one with the lowest mean error on the same splits.",
+            *(["Local: on local descriptors."] * _says_local(results.settings)),
             *(["To a method of your own all other rows are rivals."] * yours),
             *without,
             *few,
@@ -423,6 +424,12 @@ def pairs(results: Results) -> list[Pair]:
                 compared = results.compare(setting, row, rival)
                 found.append(Pair(setting, row, rival, compared))
     return found
+
+
+def _says_local(settings: Sequence[Setting]) -> bool:
+    """Whether labels of settings have the short name of local descriptors."""
+    named = "input" in what_differs(settings)
+    return named and any(setting.input == "local" for setting in settings)
 
 
 def our_rows(results: Results) -> list[str]:

@@ -54,8 +54,10 @@ class WhyDisplay:
     part_values : ndarray of shape (n_parts, 1 or 2)
         The parts of the scores of the best candidate and, if there is one, of the
         runner-up.
+    ax_ : matplotlib Axes
+        The axes in whose place all is drawn, once plotted.
     figure_ : matplotlib Figure
-        The figure, once plotted.
+        Their figure, once plotted.
     candidates_ax_, parts_ax_ : matplotlib Axes
         The axes of candidates and of parts, once plotted.
     picture_axes_ : list of matplotlib Axes
@@ -87,6 +89,11 @@ class WhyDisplay:
         nearest: ArrayLike | None = None,
         nearest_of_all: ArrayLike | None = None,
     ) -> None:
+        if not isinstance(explanation, Explanation):
+            raise TypeError(
+                "explanation must be what Recognizer.explain returns, got "
+                f"{type(explanation).__name__}"
+            )
         self.explanation = explanation
         answer = explanation.identification
         self.subjects = [candidate.subject for candidate in answer.candidates]
@@ -163,7 +170,14 @@ class WhyDisplay:
         ------
         RecognitionError
             There is no threshold, nobody is enrolled, or the sample cannot be used.
+        TypeError
+            What was given is not a Recognizer.
         """
+        if not isinstance(recognizer, Recognizer):
+            raise TypeError(
+                "The plot explains the answer of a Recognizer, not of "
+                f"{type(recognizer).__name__}"
+            )
         explanation = recognizer.explain(image, top=top, threshold=threshold)
         if recognizer.inputs != "image":
             return cls(explanation)
@@ -194,7 +208,7 @@ class WhyDisplay:
         Returns
         -------
         WhyDisplay
-            The same object, with `figure_`, `candidates_ax_`, `parts_ax_` and
+            The same object, with `ax_`, `figure_`, `candidates_ax_`, `parts_ax_` and
             `picture_axes_`.
         """
         pictures = self._pictures()
@@ -213,6 +227,7 @@ class WhyDisplay:
             panel.title.set_fontsize("small")
         self._draw_candidates(self.candidates_ax_)
         self._draw_parts(self.parts_ax_)
+        self.ax_ = ax
         self.figure_ = ax.figure
         return self
 
@@ -283,7 +298,6 @@ class WhyDisplay:
         ax.axhline(places[-1] - 0.5, color="0.2", linewidth=0.8)
         ax.set_yticks(places, [*self.part_names, "score"])
         ax.set(xlabel="part of the score", ylim=(places[-1] + 0.5, -0.5))
-        ax.set_title("parts of the score", loc="left", fontsize="medium")
         ax.legend(
             loc="lower right",
             bbox_to_anchor=(1.0, 1.0),
