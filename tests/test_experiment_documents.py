@@ -26,7 +26,7 @@ STEP = re.compile(
     r"|^```python\n(?P<code>[\s\S]*?)^```$"
     r"|^```bash\n(?P<script>dualqml [\s\S]*?)^```$"
     r"|^    (?P<line>dualqml .*)$"
-    r"|^The terminal shows[^\n]*:\n\n(?P<shown>(?:(?:    .*)?\n)+)"
+    r"|^(?:[^\n]+\. )?The terminal shows[^\n]*:\n\n(?P<shown>(?:(?:    .*)?\n)+)"
     r"|^\| Best rival (?P<header>\|.*)\n\|[ |-]+\n(?P<rows>(?:\|.*\n)+)",
     re.MULTILINE,
 )

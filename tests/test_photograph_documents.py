@@ -157,8 +157,14 @@ class Terminal:
         return ended.stdout
 
 
+def without_commas(text):
+    """The text with 1,000 as 1000."""
+    return re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
+
+
 def words_of(text, *, whose_scores):
     """What is said, without numbers; the lists of candidates only on request."""
+    text = without_commas(text)
     if not whose_scores:
         text = re.sub(r"\(threshold [^)]*\)", "(threshold)", text)
     return " ".join(NUMBER.sub("#", text).split())
@@ -166,7 +172,8 @@ def words_of(text, *, whose_scores):
 
 def far_apart(printed, shown):
     """Pairs of numbers that are not nearly equal. Boxes may move by three pixels."""
-    pairs = zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True)
+    numbers = [NUMBER.findall(without_commas(text)) for text in (printed, shown)]
+    pairs = zip(*numbers, strict=True)
     return [
         (found, wanted)
         for found, wanted in pairs

@@ -41,12 +41,12 @@ def cells_of(line):
 def tables_of(text):
     """(file, name of its tab or None, head, rows) of each table with a download.
 
-    A file belongs to all tables above it, up to the next heading or file. Tables with a
-    description of their own in between, `<!-- no file -->`, are left out.
+    A file belongs to all tables above it, up to the next heading or file. Tables above
+    the comment "% no file" are left out.
     """
     waiting, tab, lines = [], None, text.splitlines()
     for number, line in enumerate(lines):
-        if line.startswith("#"):
+        if line.startswith(("#", "% no file")):
             waiting, tab = [], None
         elif found := re.match(r":::\{tab-item\} (.+)", line):
             tab = found[1]
@@ -96,18 +96,27 @@ def agree(shown, stored):
 
 def wrong_cells(file, tab, head, rows):
     """Cells of a table with a number that is not in its file, where it should be."""
-    stored = read(file)
-    texts = set().union(*(known for known, _ in stored))
-    columns = set(stored[0][1])
-    for row in rows:
-        for column, cell in zip(head[1:], row[1:], strict=True):
+    for column, *cells in zip(head[1:], *(row[1:] for row in rows), strict=True):
+        stored = read(file)
+        # The paper's errors are in one file for all tables.
+        is_paper = column.startswith("paper: ") and column not in stored[0][1]
+        if is_paper:
+            stored = read("reproduction.csv")
+        texts = set().union(*(known for known, _ in stored))
+        # A cell may show several columns, such as "error" and "error: standard error".
+        base = column.partition(", ")[0]
+        columns = [name for name in stored[0][1] if name.startswith(base)]
+        if is_paper:
+            columns, column = ["paper_mean"], column.removeprefix("paper: ")
+        for row, cell in zip(rows, cells, strict=True):
             labels = {*keys_of(row[0]), *keys_of(column), tab} & texts
             fitting = [values for known, values in stored if labels <= known]
-            if column in columns:
-                numbers = [values[column] for values in fitting]
-            else:
-                numbers = [value for values in fitting for value in values.values()]
-            numbers = [part for value in numbers for part in NUMBER.findall(value)]
+            numbers = [
+                part
+                for values in fitting
+                for name in (columns or values)
+                for part in NUMBER.findall(values[name])
+            ]
             plain = cell.replace(",", "").replace("\N{MINUS SIGN}", "-")
             for shown in NUMBER.findall(plain):
                 if not any(agree(shown, number) for number in numbers):
