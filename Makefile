@@ -53,7 +53,7 @@ docs: $(READY)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -b html docs \
 	    docs/_build/html
 	$(BIN)/python scripts/check_site.py docs/_build/html
-	$(BIN)/python scripts/check_pages.py docs/_build/html
+	$(BIN)/python -m scripts.check_pages docs/_build/html
 
 # The wheel and the source distribution in dist/, tried in a clean environment.
 dist: $(READY)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Look at the built documentation in a browser, and report what is wrong.
 
-``python scripts/check_pages.py FOLDER`` opens the pages of a folder in Chromium, at the
+``python -m scripts.check_pages FOLDER`` opens the pages of a folder in Chromium, at the
 width of a desk and of a phone, and the most important ones in the dark too. Rules:
 
 - request: a page loads nothing from another machine.
@@ -16,28 +16,24 @@ all alike, it opens a few. ``check_site.py`` reads all pages, without a browser.
 """
 
 import argparse
-import shutil
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
+from tests.browser import (
+    DESK,
+    PATIENCE,
+    PHONE,
+    find_browser,
+    running_browser,
+    serious_faults,
+    served,
 )
-DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
 #: These pages are looked at in the dark too.
 IMPORTANT = (
     "index",
@@ -53,9 +49,6 @@ IMPORTANT = (
 )
 #: One of so many pages of the API is opened.
 SAMPLE = 40
-#: Longest time for one page, in milliseconds.
-PATIENCE = 60_000
-IMPACTS = {"serious", "critical"}
 
 #: Wait for images and formulas.
 READY = """async () => {
@@ -73,41 +66,6 @@ SIDEWAYS = """() => [document.scrollingElement,
     ...document.querySelectorAll("main, article, main *:has(article)")]
   .filter(box => box.scrollWidth > box.clientWidth + 1)
   .map(box => `${box.tagName.toLowerCase()} is ${box.scrollWidth} pixels wide`)"""
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """A server that does not print requests."""
-
-    def log_message(self, *args: object) -> None:
-        """Print nothing."""
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Address of a server of the folder on this machine."""
-    handler = partial(Quiet, directory=str(folder))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@contextmanager
-def browser() -> Iterator[Any]:
-    """A running browser."""
-    from playwright.sync_api import sync_playwright
-
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    found = {"executable_path": program} if program else {"channel": "chrome"}
-    with sync_playwright() as running:
-        started = running.chromium.launch(args=ARGUMENTS, **found)
-        yield started
-        started.close()
 
 
 def chosen(folder: Path) -> list[str]:
@@ -166,29 +124,22 @@ class Watch:
 
     def look(self, name: str, size: dict[str, int], theme: str) -> Iterator[str]:
         """Load the page in a window of this size and run axe."""
-        from axe_playwright_python.sync_playwright import Axe
-
         self.tab.emulate_media(color_scheme=theme)
         self.tab.set_viewport_size(size)
         # Anew: at its start, a page finds out which parts scroll.
         self.tab.goto(f"{self.address}{quote(name)}.html")
         self.tab.evaluate(READY)
-        view = f"{size['width']} px, {theme}"
-        # Axe loads style sheets again, some by wrong addresses, unless told not to.
-        results = Axe().run(self.tab, options={"preload": False})
-        for rule in results.response["violations"]:
-            if rule["impact"] in IMPACTS:
-                nodes = rule["nodes"]
-                yield (
-                    f"{name}: axe {rule['id']}, {rule['impact']}, {view}: "
-                    f"{len(nodes)} times, first {nodes[0]['html'][:160]}"
-                )
+        for rule, number, first in serious_faults(self.tab):
+            yield (
+                f"{name}: axe {rule}, {size['width']} px, {theme}: "
+                f"{number} times, first {first}"
+            )
 
 
 def problems(folder: Path, names: list[str]) -> list[str]:
     """Describe all findings of the pages that are named, with one browser."""
-    with served(folder) as address, browser() as running:
-        context = running.new_context(viewport=DESK, reduced_motion="reduce")
+    with served(folder) as address, running_browser() as browser:
+        context = browser.new_context(viewport=DESK, reduced_motion="reduce")
         watch = Watch(context, address)
         return [finding for name in names for finding in watch.findings(name)]
 
@@ -203,6 +154,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not (options.folder / "index.html").is_file():
         print(f"{options.folder} has no index.html: build the documentation first")
+        return 1
+    if find_browser() is None:
+        print("no browser is installed: sh scripts/install-system-packages.sh")
         return 1
     names = options.pages or chosen(options.folder)
     # Two browsers: pages and axe run on one core each.

@@ -9,33 +9,26 @@ import io
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 
+from tests.browser import (
+    DESK,
+    PATIENCE,
+    PHONE,
+    find_browser,
+    running_browser,
+    serious_faults,
+)
 from tests.service.process import ServiceProcess
 from tests.service.test_api import picture
 
-playwright = pytest.importorskip("playwright.sync_api")
+pytest.importorskip("playwright.sync_api")
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    # A camera that shows a moving figure, and needs no permission.
-    "--use-fake-device-for-media-stream",
-    "--use-fake-ui-for-media-stream",
-)
-#: Longest time that the page may take for one step, in milliseconds.
-PATIENCE = 60_000
+#: A camera that shows a moving figure, and needs no permission.
+CAMERA = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
 #: A folder for screenshots, to look at them.
 SCREENSHOTS = os.environ.get("DUALQML_SCREENSHOTS")
 
@@ -56,13 +49,10 @@ def service(tmp_path):
 
 @pytest.fixture
 def browser():
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
+    if find_browser() is None:
         pytest.skip("no browser is installed")
-    with playwright.sync_playwright() as running:
-        found = running.chromium.launch(executable_path=program, args=ARGUMENTS)
+    with running_browser(*CAMERA) as found:
         yield found
-        found.close()
 
 
 @pytest.fixture
@@ -140,18 +130,6 @@ def choose_file(page, locator, *files):
     with page.expect_file_chooser() as chooser:
         page.keyboard.press("Enter")
     chooser.value.set_files(files)
-
-
-#: Axe tells only what is wrong, which is quicker.
-FEW = {"resultTypes": ["violations"]}
-
-
-def serious_faults(page):
-    return [
-        (rule["id"], rule["nodes"][0]["html"][:200])
-        for rule in Axe().run(page, options=FEW).response["violations"]
-        if rule["impact"] in ("serious", "critical")
-    ]
 
 
 def two_faces():
