@@ -562,6 +562,10 @@ def test_text_of_any_length(text):
     ("labels", "message"),
     [
         (["a", None, "b"], r"rows 0 to 2 of the array: row 1 has no label"),
+        (
+            ["a", "b", "a\0"],
+            "row 2 has a label that ends with a character of code zero",
+        ),
         ([1, 2, None], "row 2 has no label"),
         ([1, float("nan"), 2], "row 1 has no label"),
         (["a", np.float32("nan"), "b"], "row 1 has no label"),

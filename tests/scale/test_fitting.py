@@ -661,6 +661,12 @@ class TestRefused:
         with pytest.raises(MethodError, match=words):
             fit_blocks(estimator, *people)
 
+    def test_an_address_is_no_connection(self, people):
+        with pytest.raises(ClusterError, match=r"`connected` gives, not 'tcp://a:1'"):
+            fit_blocks(ESTIMATORS["max"], *people, client="tcp://a:1")
+        with pytest.raises(ClusterError, match=r"`connected` gives, not 'tcp://a:1'"):
+            fit_recognizer(Recognizer(), client="tcp://a:1")
+
     def test_one_class(self):
         with pytest.raises(ValueError, match="at least 2 classes"):
             fit_blocks(ESTIMATORS["max"], np.eye(3), ["a", "a", "a"])

@@ -168,6 +168,7 @@ def kind_of_labels(labels: Source, name: str = "y") -> LabelKind:
 MISSING = "has no label"
 MIXED = "some labels are text and some whole numbers; convert all to one of these"
 _TOO_LARGE = "has a label beyond the range of int64"
+_ENDS_WITH_ZERO = "has a label that ends with a character of code zero"
 USABLE = "labels must be whole numbers or text"
 
 
@@ -199,6 +200,8 @@ def _as_labels(values: Any, cut: Cut) -> Labels:
 def _labels_of_objects(values: list[Any], cut: Cut) -> Labels:
     are_text = [isinstance(value, str) for value in values]
     if all(are_text):
+        # NumPy would take "a" and "a\0" for the same label.
+        refuse([value.endswith("\0") for value in values], _ENDS_WITH_ZERO, cut)
         return np.array(values, dtype=np.str_)
     refuse([_is_missing(value) for value in values], MISSING, cut)
     are_whole = [

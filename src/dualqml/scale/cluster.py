@@ -141,6 +141,34 @@ def connected(
             yield client
 
 
+def check_connection(client: Any) -> None:
+    """Raise if what is given as a client is not a connection to a cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+        What is given. None means no cluster.
+
+    Raises
+    ------
+    ClusterError
+        It is something else, such as an address.
+
+    Examples
+    --------
+    >>> from dualqml.scale.cluster import check_connection
+    >>> check_connection("tcp://10.0.0.1:8786")
+    Traceback (most recent call last):
+    dualqml.exceptions.ClusterError: client must be a connection, as `connected` \
+gives, not 'tcp://10.0.0.1:8786'
+    """
+    if client is not None and not hasattr(client, "submit"):
+        raise ClusterError(
+            "client must be a connection, as `connected` gives, not "
+            f"{printable(repr(client), 200)}"
+        )
+
+
 def worker_task(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a function fit to be a task: its worker gets ready before it is called.
 

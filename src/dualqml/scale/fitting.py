@@ -77,6 +77,7 @@ from dualqml.recognition.matcher import Matcher, SampleCache
 from dualqml.recognition.matcher_parts import MatcherInParts
 from dualqml.recognition.score_scale import ScoreScale
 from dualqml.scale.blocks import BlockStream, RowBlocks, row_blocks
+from dualqml.scale.cluster import check_connection
 from dualqml.scale.model_head import Head, check_can_be_saved, search_of, write_head
 from dualqml.scale.scratch import (
     Gathering,
@@ -164,7 +165,10 @@ def fit_blocks(
     FileError
         The scratch folder is full, cannot be used, or has another fit.
     RunError
-        The scheduler is gone, or workers died again and again in the same task.
+        The scheduler is gone, or workers died again and again, in the same task or
+        before they could begin.
+    ClusterError
+        The client is not a connection, or a worker cannot be used.
 
     See Also
     --------
@@ -191,6 +195,7 @@ optimal; the largest duality gap is ...
     """
     if part_bytes < 1:
         raise BlockError(f"part_bytes must be at least 1, not {part_bytes}")
+    check_connection(client)
     plan = _plan_of(estimator)
     blocks = X if isinstance(X, RowBlocks | BlockStream) else row_blocks(X, y)
     if isinstance(blocks, RowBlocks):
@@ -260,6 +265,7 @@ def fit_recognizer(
     >>> fit_recognizer(recognizer).identify(people[7]).subject
     'p7'
     """
+    check_connection(client)
 
     def fit(matcher: Matcher, gallery: Gallery, cache: SampleCache) -> None:
         plan = _RecognizerPlan(matcher)
