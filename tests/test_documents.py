@@ -233,12 +233,16 @@ def test_commands_have_the_options_that_are_shown(document, capsys):
         assert shown <= set(known), line
 
 
-def api_page():
-    """All objects of the API page by the names under which they are documented."""
+#: The pages of the API, one after the other.
+API = "\n".join(
+    page.read_text(encoding="utf-8") for page in sorted(ROOT.glob("docs/api/*.md"))
+)
+
+
+def documented_names():
+    """All objects of the API by the names under which they are documented."""
     names = []
-    for block in re.findall(
-        r"```\{eval-rst\}\n(.*?)```", text_of("docs/api/index.md"), re.DOTALL
-    ):
+    for block in re.findall(r"```\{eval-rst\}\n(.*?)```", API, re.DOTALL):
         module = None
         for line in block.splitlines():
             if line.startswith(".. currentmodule:: "):
@@ -253,10 +257,10 @@ def object_of(name):
     return getattr(importlib.import_module(module), attribute)
 
 
-def test_the_api_page_has_every_public_name_once():
-    documented = [object_of(name) for name in api_page()]
+def test_the_api_has_every_public_name_once():
+    documented = [object_of(name) for name in documented_names()]
     assert len(documented) == len({id(thing) for thing in documented}) > 100
-    data = re.findall(r"py:data:: \S+\.(\w+)", text_of("docs/api/index.md"))
+    data = re.findall(r"py:data:: \S+\.(\w+)", API)
     for module in [dualqml, *map(object_of, (f"dualqml.{room}" for room in ROOMS))]:
         for name in getattr(module, "__all__", ()):
             thing = getattr(module, name)
@@ -266,20 +270,20 @@ def test_the_api_page_has_every_public_name_once():
                 assert name in data, f"{module.__name__}.{name}"
 
 
-def test_the_api_page_has_every_error():
+def test_the_api_has_every_error():
     errors = vars(importlib.import_module("dualqml.exceptions")).values()
     assert {
         f"dualqml.exceptions.{error.__name__}"
         for error in errors
         if inspect.isclass(error)
-    } <= set(api_page())
+    } <= set(documented_names())
 
 
 @for_each_document
-def test_references_are_to_the_api_page(document):
+def test_references_are_to_the_api(document):
     roles = r"\{(?:class|func|exc|meth)\}`(?:[^`]*<)?~?(dualqml\.[\w.]+)>?`"
     named = set(re.findall(roles, text_of(document)))
-    assert named - set(api_page()) == set()
+    assert named - set(documented_names()) == set()
 
 
 #: Of the words with two spellings, those that public names do not use.
