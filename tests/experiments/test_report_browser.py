@@ -3,28 +3,34 @@
 import html
 import json
 import re
-import shutil
 import subprocess
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 
 from dualqml.experiments.open_set import evaluate_open_set
 from dualqml.experiments.open_set_report import write_open_set
-from dualqml.experiments.report import write_report
+from dualqml.experiments.report import Mistakes, write_report
 from dualqml.experiments.results import Results
+from tests.browser import (
+    ARGUMENTS,
+    DESK,
+    PHONE,
+    find_browser,
+    running_browser,
+    serious_faults,
+    served,
+)
 from tests.experiments.factory import make_failure, realistic
 from tests.people import make_vectors
 
 pytest.importorskip("matplotlib")
 
-playwright = pytest.importorskip("playwright.sync_api")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+pytest.importorskip("playwright.sync_api")
+pytest.importorskip("axe_playwright_python.sync_playwright")
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+#: A sheet of A4 without its margins, at 96 pixels an inch.
+PAPER = {"width": 717, "height": 1045}
 WIDTHS = (375, 1200)
 NASTY = '<b>&"x" averyveryverylongnamewithoutanyplacetobreakthelineatall'
 
@@ -73,17 +79,12 @@ HINTS = """[...document.querySelectorAll(".scroll")]
     frame.scrollWidth > frame.clientWidth])"""
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     """What the browser measured at each width, and what it said on its console."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    browser = find_browser()
     if browser is None:
-        pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
+        pytest.skip("no browser is installed")
     folder = tmp_path_factory.mktemp("report")
     runs = realistic(("ar", "feret:distinct", NASTY), (2, 4, 6, 8), repeats=3)
     failure = make_failure("MLE", 3, "ValueError: " + 40 * "no_space_in_it")
@@ -95,23 +96,15 @@ def shown(tmp_path_factory):
         faces={"ar": np.zeros((10, 32, 32), dtype=np.uint8)},
     )
     (folder / "around.html").write_text(AROUND, encoding="utf-8")
-    server = ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(Quiet, directory=str(folder))
-    )
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with served(folder) as address:
         done = subprocess.run(
             [
-                browser,
-                *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
-                *("--no-first-run", "--disable-background-networking"),
-                *("--disable-component-update", "--disable-sync"),
+                *(browser, "--headless", *ARGUMENTS),
                 f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
                 *("--enable-logging=stderr", "--virtual-time-budget=3000"),
                 "--window-size=1300,2000",
                 "--dump-dom",
-                f"http://127.0.0.1:{server.server_port}/around.html",
+                f"{address}around.html",
             ],
             capture_output=True,
             text=True,
@@ -120,10 +113,6 @@ def shown(tmp_path_factory):
             timeout=120,
             check=True,
         )
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
     found = re.search(r'<pre id="found">(.+?)</pre>', done.stdout, re.DOTALL)
     assert found, f"the page was not measured:\n{done.stderr[-2000:]}"
     measured = json.loads(html.unescape(found[1]))
@@ -139,42 +128,86 @@ def files(tmp_path_factory):
         *make_vectors(12, 5, size=20, noise=0.9), m=3, repeats=2, fpir=0.1
     )
     results = realistic(("orl",), (2, 4), repeats=2)
-    report = write_report(results, folder / "report.html", command="dualqml x")
+    wrong = Mistakes("Some are wrong.", np.zeros((4, 3, 32, 32), dtype=np.uint8))
+    report = write_report(
+        results, folder / "report.html", command="dualqml x", mistakes=[wrong]
+    )
     return report, write_open_set(found, folder)[0]
 
 
-def test_axe_finds_nothing_serious_and_tables_say_that_they_scroll(files):
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
+@pytest.fixture
+def opened(files):
+    """A function that opens both reports in a window of some size and theme."""
+    if find_browser() is None:
         pytest.skip("no browser is installed")
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-gpu"]
-        )
-        for file in files:
-            for scheme, width in (("light", 1280), ("dark", 390)):
+    with running_browser() as browser:
+
+        def open_both(size, scheme="light", medium="screen"):
+            for file in files:
                 # The report forbids scripts; axe is one.
                 context = browser.new_context(
-                    bypass_csp=True,
-                    color_scheme=scheme,
-                    viewport={"width": width, "height": 800},
+                    bypass_csp=True, color_scheme=scheme, viewport=size
                 )
                 page = context.new_page()
+                page.emulate_media(media=medium)
                 page.goto(file.as_uri())
-                wide = page.evaluate("document.documentElement.scrollWidth")
-                assert wide <= width, file.name
-                hints = page.evaluate(HINTS)
-                # The hint is there where there is something to scroll, and only there.
-                assert all(seen == scrolls for seen, scrolls in hints), file.name
-                assert any(scrolls for _, scrolls in hints) == (width == 390)
-                serious = [
-                    (rule["id"], rule["nodes"][0]["html"][:200])
-                    for rule in axe.Axe().run(page).response["violations"]
-                    if rule["impact"] in ("serious", "critical")
-                ]
-                assert serious == [], (file.name, scheme)
+                yield page
                 context.close()
-        browser.close()
+
+        yield open_both
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_axe_finds_nothing_serious_and_tables_say_that_they_scroll(
+    opened, size, scheme
+):
+    for page in opened(size, scheme):
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= size["width"], page.url
+        hints = page.evaluate(HINTS)
+        # The hint is there where there is something to scroll, and only there.
+        assert all(seen == scrolls for seen, scrolls in hints), page.url
+        assert any(scrolls for _, scrolls in hints) == (size is PHONE)
+        assert serious_faults(page) == [], page.url
+
+
+def test_on_a_phone_names_of_rows_stay_and_leave_room(opened):
+    for page in opened(PHONE):
+        scrolled = 0
+        for frame in page.locator(".scroll:visible").all():
+            frame.evaluate("frame => frame.scrollTo(1000, 0)")
+            scrolled += frame.evaluate("frame => frame.scrollLeft > 100")
+            left = frame.bounding_box()["x"]
+            names = [frame.locator("thead th").first]
+            names += frame.locator("tbody th").all()
+            for name in names:
+                box = name.bounding_box()
+                assert abs(box["x"] - left) <= 1, name.inner_text()
+                assert box["width"] < 0.5 * PHONE["width"], name.inner_text()
+            # Names of methods are in one line.
+            for name in frame.locator("tbody th span").all():
+                if name.inner_text() in ("DualQML-W", "DualQML (max)"):
+                    assert name.bounding_box()["height"] < 30
+        assert scrolled >= 2, page.url
+
+
+def test_mistakes_use_the_width_of_a_phone(opened):
+    page = next(iter(opened(PHONE)))
+    boxes = [image.bounding_box() for image in page.locator(".mistakes img").all()]
+    assert len(boxes) == 4
+    assert boxes[0]["y"] == boxes[1]["y"] < boxes[2]["y"] == boxes[3]["y"]
+
+
+def test_on_paper_tables_are_whole_and_nothing_scrolls(opened):
+    for page in opened(PAPER, medium="print"):
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= PAPER["width"], page.url
+        hints = page.evaluate(
+            """[...document.querySelectorAll(".scroll")].map(
+              (frame) => getComputedStyle(frame, "::before").content)"""
+        )
+        assert set(hints) == {"none"}
 
 
 @pytest.fixture(params=WIDTHS)
