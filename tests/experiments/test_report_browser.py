@@ -127,7 +127,7 @@ def files(tmp_path_factory):
     found = evaluate_open_set(
         *make_vectors(12, 5, size=20, noise=0.9), m=3, repeats=2, fpir=0.1
     )
-    results = realistic(("orl",), (2, 4), repeats=2)
+    results = realistic(("orl",), (2, 4, 6, 8), repeats=2)
     wrong = Mistakes("Some are wrong.", np.zeros((4, 3, 32, 32), dtype=np.uint8))
     report = write_report(
         results, folder / "report.html", command="dualqml x", mistakes=[wrong]
