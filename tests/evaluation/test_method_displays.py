@@ -184,6 +184,18 @@ class TestCertificate:
         assert set(display.tolerance_.get_ydata()) == {model.tol}
         assert display.gaps_.get_label() == "mine, duality gap"
 
+    def test_the_legend_leaves_the_tolerance_in_sight(self, ax):
+        # As of forty people: there is room nowhere but above.
+        gap = np.geomspace(1e-8, 1e-7, 40)
+        violation = np.repeat([3e-10, 0.0], [22, 18])
+        ax.figure.set_size_inches(6.4, 4.8)
+        display = CertificateDisplay(gap, violation, tol=1e-6, name="mine").plot(ax)
+        draw(ax)
+        renderer = ax.figure.canvas.get_renderer()
+        legend = ax.get_legend().get_window_extent(renderer)
+        line = ax.transData.transform((1.0, display.tol))[1]
+        assert not legend.y0 <= line <= legend.y1
+
     def test_violations_are_at_the_gaps_of_their_classes(self, ax):
         display = CertificateDisplay([1e-7, 1e-9, 1e-3], [0.0, 1e-8, 1e-2], tol=1e-6)
         display.plot(ax)

@@ -20,6 +20,8 @@ from dualqml.images.shapes import SizeLike, resolved_shape
 
 #: Gaps and violations below this are drawn at this value: a logarithmic axis has no 0.
 SMALLEST_DRAWN = 1e-12
+#: The axis of a certificate ends at this multiple of the tolerance, or above.
+_HEADROOM = 1e3
 #: Factors whose energy is below this fraction of that of the first are rounding noise.
 _LEAST_ENERGY = 1e-12
 
@@ -382,6 +384,8 @@ class CertificateDisplay:
             title=f"{self.n_optimal} of {order.size} classes proven optimal",
         )
         ax.locator_params(axis="x", integer=True)
+        # Above the line of the tolerance there is room for the legend.
+        ax.set_ylim(top=max(ax.get_ylim()[1], _HEADROOM * self.tol))
         ax.legend()
         self.ax_ = ax
         self.figure_ = ax.figure
