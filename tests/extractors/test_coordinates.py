@@ -241,14 +241,17 @@ def test_a_motion_that_is_only_rounding_is_left_out(kind):
 
 def test_the_switch_points_are_the_documented_ones():
     guide = (Path(__file__).parents[2] / "docs" / "dual_qml_w.md").read_text()
-    table = guide[guide.index("## Any number of samples") :]
+    table = guide[guide.index("## Many samples") :]
     for number, text in (
         (_coordinates.MOST_MOVING, "| 400 images |"),
         (_coordinates._COARSE_LANDMARKS, "| 400 samples |"),
         (_coordinates._COARSE_DIRECTIONS, "in the 256 leading coordinates"),
-        (_coordinates._MOST_VECTOR_LANDMARKS, "| 800 vectors of up to 400 features |"),
-        (_coordinates._LEAST_DIRECTIONS, "keeps the 400 leading coordinates"),
-        (_coordinates._MOST_LANDMARKS, "| 1,280 images or longer vectors |"),
+        (_coordinates._MOST_VECTOR_LANDMARKS, "| 800 such vectors, or"),
+        (
+            _coordinates._LEAST_DIRECTIONS,
+            "the 400 leading coordinates of the kernel are kept",
+        ),
+        (_coordinates._MOST_LANDMARKS, "1,280 longer vectors or images |"),
         (_leave_one_out._MOST_CLASSES, "| 1,000 classes, or 32 samples"),
         (_leave_one_out._MOST_PER_CLASS, "or 32 samples of a class |"),
         (within_metric.MOST_KERNEL_SAMPLES, "| 20,000 samples |"),
