@@ -12,7 +12,7 @@ interleaved runs in CPU time, with one BLAS thread.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,7 +157,7 @@ def sorted_classes(scorer: ArrayScorer, rows: Array, top: int) -> Index:
     return np.argsort(-scores, axis=1, kind="stable")[:, :top]
 
 
-def measured(kind: str, n_classes: int) -> list[list[str]]:
+def measured(kind: str, n_classes: int, *, with_ivf: bool = True) -> list[list[str]]:
     """The lines of the table for a gallery."""
     gallery = make_gallery(kind, n_classes)
     scorer, probes = gallery.scorer, gallery.probes
@@ -168,9 +168,12 @@ def measured(kind: str, n_classes: int) -> list[list[str]]:
     shortlists = {
         "flat, k = 10": Shortlist(scorer, k=10),
         "flat, k = 100": Shortlist(scorer, k=100),
-        "ivf, k = 10": Shortlist(scorer, index="ivf", k=10),
-        "ivf, k = 100": Shortlist(scorer, index="ivf", k=100),
     }
+    if with_ivf:
+        shortlists |= {
+            "ivf, k = 10": Shortlist(scorer, index="ivf", k=10),
+            "ivf, k = 100": Shortlist(scorer, index="ivf", k=100),
+        }
     found = {
         name: float(np.mean(shortlist.search(probes, 1).scores >= best.scores))
         for name, shortlist in shortlists.items()
@@ -237,13 +240,18 @@ HEADER = [
 ]
 
 
-def table(sizes: tuple[int, ...] = SIZES) -> str:
+def table(
+    sizes: Sequence[int] = SIZES,
+    kinds: Sequence[str] = KINDS,
+    *,
+    with_ivf: bool = True,
+) -> str:
     """Times of searches among some numbers of people."""
     lines = []
     with threadpool_limits(1):
         for n_classes in sizes:
-            for kind in KINDS:
-                lines += measured(kind, n_classes)
+            for kind in kinds:
+                lines += measured(kind, n_classes, with_ivf=with_ivf)
     return markdown_table(HEADER, lines)
 
 
@@ -251,7 +259,11 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    print(table(tuple(parser.parse_args().sizes)))
+    parser.add_argument("--kinds", choices=KINDS, nargs="+", default=list(KINDS))
+    # Its groups of a million people take many minutes.
+    parser.add_argument("--without-ivf", action="store_true")
+    options = parser.parse_args()
+    print(table(options.sizes, options.kinds, with_ivf=not options.without_ivf))
 
 
 if __name__ == "__main__":
