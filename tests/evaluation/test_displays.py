@@ -1,4 +1,5 @@
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -184,6 +185,27 @@ class TestDET:
             assert marks["40"] == pytest.approx(norm.ppf(0.4))
         labels = ax.get_xlabel(), ax.get_ylabel()
         assert labels == ("false match rate, %", "false non-match rate, %")
+
+    @pytest.mark.parametrize("n_scores", [300, 30_000, 300_000])
+    def test_labels_do_not_meet_on_small_axes(self, rng, n_scores):
+        figure = pytest.importorskip("matplotlib.figure").Figure(figsize=(4.4, 3.6))
+        ax = figure.add_subplot()
+        own, other = rng.normal(2.0, size=n_scores), rng.normal(size=n_scores)
+        DETDisplay.from_scores(own, other).plot(ax)
+        draw(ax)
+        renderer = figure.canvas.get_renderer()
+        low, high = ax.get_xlim()
+        shown = [
+            label
+            for place, label in zip(ax.get_xticks(), ax.get_xticklabels(), strict=True)
+            if low <= place <= high and label.get_text()
+        ]
+        boxes = [label.get_window_extent(renderer) for label in shown]
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+        # The axis begins with a label, and common rates have theirs.
+        texts = [label.get_text() for label in shown]
+        assert shown[0].get_position()[0] == low
+        assert {"1", "5", "20", "80", "99"} <= set(texts)
 
     def test_axes_widen_for_finer_curves_and_stay_for_coarser(self, ax, rng):
         coarse = DETDisplay.from_scores(rng.normal(1, 1, 50), rng.normal(0, 1, 50))

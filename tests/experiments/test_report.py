@@ -124,6 +124,12 @@ class TestPage:
         assert "prefers-color-scheme: dark" in page.texts("style")[0]
         assert "@media print" in page.texts("style")[0]
 
+    def test_sizes_in_names_of_rows_do_not_break(self, page):
+        names = [th["text"] for th in page.all("th") if "m" in th["text"].split()]
+        rows = [name for name in names if name.startswith("AR, ")]
+        assert rows
+        assert all("m\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}" in name for name in rows)
+
     def test_every_table_has_a_caption_and_can_be_scrolled(self, page):
         assert len(page.all("caption")) == len(page.all("table")) >= 7
         assert all(page.texts("caption"))

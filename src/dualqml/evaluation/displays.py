@@ -27,6 +27,8 @@ Curve = TypeVar("Curve", ErrorCurve, OpenSetCurve)
 DEVIATE_TICKS = np.array(
     [1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 0.99]
 )
+#: Room for a letter below an axis, as a share of the axis of a small figure.
+_WIDTH_OF_LETTER = 0.02
 #: The rates 0 and 1 have no finite deviate. They are drawn at this rate and its
 #: complement, outside of all ticks.
 BEYOND = 1e-12
@@ -170,11 +172,13 @@ class DETDisplay(_VerificationDisplay):
 
     def _format_axes(self, ax: Any, earlier_limit: float) -> None:
         labels = [f"{100.0 * share:g}" for share in DEVIATE_TICKS]
-        ax.set_xticks(norm.ppf(DEVIATE_TICKS), labels)
-        ax.set_yticks(norm.ppf(DEVIATE_TICKS), labels)
+        places = norm.ppf(DEVIATE_TICKS)
         smallest = min(_smallest(self.curve.fmr), _smallest(self.curve.fnmr))
         low = DEVIATE_TICKS[smallest >= DEVIATE_TICKS].max(initial=DEVIATE_TICKS[0])
-        _limit(ax, min(norm.ppf(low), earlier_limit), norm.ppf(DEVIATE_TICKS[-1]))
+        first = min(norm.ppf(low), earlier_limit)
+        ax.set_xticks(places, _without_collisions(labels, places, first))
+        ax.set_yticks(places, labels)
+        _limit(ax, first, places[-1])
         ax.set(xlabel="false match rate, %", ylabel="false non-match rate, %")
 
 
@@ -565,6 +569,21 @@ def _corners(x: Array, y: Array) -> tuple[Array, Array]:
 
 def _deviates(shares: Array) -> Array:
     return np.asarray(norm.ppf(np.clip(shares, BEYOND, 1.0 - BEYOND)))
+
+
+def _without_collisions(
+    labels: Sequence[str], places: Array, first: float
+) -> list[str]:
+    """Labels side by side, from `first` on; those that would meet others are empty."""
+    width = _WIDTH_OF_LETTER * float(places[-1] - first)
+    shown, end = [], -np.inf
+    for label, place in zip(labels, places, strict=True):
+        half = 0.5 * len(label) * width
+        # Before the first there is no axis, and no label that could be met.
+        fits = place < first or place - half >= end
+        end = place + half if fits and place >= first else end
+        shown.append(label if fits else "")
+    return shown
 
 
 def _rank_ticks(last: int) -> list[int]:
