@@ -13,7 +13,7 @@ import numpy as np
 
 from dualqml.data import load_orl
 from dualqml.evaluation import binomial_interval
-from dualqml.recognition import Recognizer
+from dualqml.recognition import Recognizer, WhyDisplay
 
 # %%
 # 20 of 40 people are enrolled, with four images each. Ten people are strangers with
@@ -99,3 +99,12 @@ ax.plot(
 ax.axvline(calibration.threshold, color="black", linewidth=1, label="our threshold")
 ax.set(xlabel="threshold", ylabel="searches, %")
 ax.legend(frameon=False)
+
+# %%
+# Why this answer?
+# ----------------
+# ``WhyDisplay`` explains one search: the new image and the most similar enrolled one,
+# the best candidates beside the threshold, and the parts of their scores.
+
+figure, ax = plt.subplots(figsize=(9, 5), layout="constrained")
+display = WhyDisplay.from_recognizer(recognizer, images[3, 7], top=5).plot(ax)
