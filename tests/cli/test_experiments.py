@@ -581,7 +581,7 @@ def test_evaluate(tmp_path, capsys):
     arguments = ["evaluate", "--embeddings", file, "-m", 3, "--repeats", 2]
     assert commands.run(*arguments, "--out", tmp_path / "out") == 0
     shown = capsys.readouterr()
-    assert "10 people enrolled with 3 images each, 5 strangers" in shown.out
+    assert "10 people enrolled with 3 vectors each, 5 strangers" in shown.out
     assert shown.err == ""
     page = (tmp_path / "out" / "open-set.html").read_text()
     assert page.count("<svg") == 3
@@ -651,7 +651,7 @@ def test_evaluate_photographs(photographs, tmp_path, capsys):
     assert "are taken for photographs, whose faces are read" in shown.err
     assert shown.err.count("wall.png: no face was found") == 1
     assert "dualqml: 1 of 19 cannot be used. 18 are used." in shown.err
-    assert "4 people enrolled with 2 images each, 2 strangers" in shown.out
+    assert "4 people enrolled with 2 vectors each, 2 strangers" in shown.out
     page = (tmp_path / "out" / "open-set.html").read_text()
     assert "evaluate photos --several largest --min-quality 0.1 -m 2" in page
     assert commands.run(*arguments, "--out", tmp_path / "no" / "out") == 2

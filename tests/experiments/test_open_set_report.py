@@ -50,17 +50,17 @@ def test_the_lowest_is_bold():
 @pytest.mark.parametrize(
     ("m", "said", "fewer"),
     [
-        (3, "8 people enrolled with 3 images each, 4 strangers", False),
-        (1, "8 people enrolled with 1 image each, 4 strangers", False),
-        # Everybody has five images; one of them is searched for.
-        (20, "8 people enrolled with 4 images each, 4 strangers", True),
+        (3, "8 people enrolled with 3 vectors each, 4 strangers", False),
+        (1, "8 people enrolled with 1 vector each, 4 strangers", False),
+        # Everybody has five vectors; one of them is searched for.
+        (20, "8 people enrolled with 4 vectors each, 4 strangers", True),
     ],
 )
 def test_as_many_images_are_told_as_were_enrolled(m, said, fewer):
     found = evaluate_open_set(*open_set_people(), m=m, repeats=1)
     text = to_markdown(open_set_table(found))
     assert said in text
-    assert (f"{m} images of each person were asked for" in text) == fewer
+    assert (f"{m} vectors of each person were asked for" in text) == fewer
 
 
 def test_uneven_people_are_told_with_their_median():
@@ -73,7 +73,7 @@ def test_uneven_people_are_told_with_their_median():
     counts = np.concatenate(found.images_each)
     assert counts.shape == (24,)
     assert set(counts) == {2, 4}
-    said = f"enrolled with 2 to 4 images each (median {np.median(counts):g})"
+    said = f"enrolled with 2 to 4 vectors each (median {np.median(counts):g})"
     assert said in to_markdown(open_set_table(found))
     # Those who were really enrolled.
     for each, trial in zip(found.images_each, found.trials[NEAREST], strict=True):
@@ -148,6 +148,8 @@ def test_data_protocol_and_methods_come_first(found, tmp_path):
         assert ALL_METHODS[name].title in cells
         assert ALL_METHODS[name].reference in cells
     assert "local descriptors" not in page.texts("dt")
+    cited = Page(write_open_set(found, tmp_path, citation="Who, 1994.")[0].read_text())
+    assert "of 12 subjects (Who, 1994). In each" in cited.texts("p")[0]
     # What is not known is not said.
     bare = OpenSetEvaluation("x", 3, 8, 4, found.trials)
     page = Page(write_open_set(bare, tmp_path)[0].read_text())

@@ -15,6 +15,8 @@ from tests.service.postgresql import free_port
 
 #: Seconds until a service must be ready. Machines are slow at times.
 PATIENCE = 90.0
+#: Tests that wait for something ask as often as the machine can.
+NO_LIMIT = ("--requests-per-second", "100000")
 
 
 class ServiceProcess:
@@ -37,7 +39,7 @@ class ServiceProcess:
         self.port = free_port()
         scheme = "http" if self.certificate is None else "https"
         self.url = f"{scheme}://127.0.0.1:{self.port}"
-        place = ["--data", str(self.data), "--port", str(self.port)]
+        place = ["--data", str(self.data), "--port", str(self.port), *NO_LIMIT]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "dualqml", "serve", *place, *self.options],

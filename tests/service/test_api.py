@@ -34,8 +34,7 @@ def picture(person, image, kind="PNG"):
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    options = ("--requests-per-second", "100000")
-    with ServiceProcess(tmp_path_factory.mktemp("service"), *options) as running:
+    with ServiceProcess(tmp_path_factory.mktemp("service")) as running:
         yield running
 
 

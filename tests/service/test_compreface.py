@@ -98,8 +98,7 @@ def faces():
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory, faces):
-    options = ("--requests-per-second", "100000")
-    with ServiceProcess(tmp_path_factory.mktemp("service"), *options) as running:
+    with ServiceProcess(tmp_path_factory.mktemp("service")) as running:
         yield running
 
 

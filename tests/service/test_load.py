@@ -16,8 +16,7 @@ SECONDS = 4.0
 
 @pytest.fixture
 def service(tmp_path):
-    limits = ("--requests-per-second", "100000", "--quiet")
-    with ServiceProcess(tmp_path, *limits) as running:
+    with ServiceProcess(tmp_path, "--quiet") as running:
         yield running
 
 

@@ -50,6 +50,8 @@ class Labelled(NamedTuple):
         What the user should know about samples that are used.
     embedder : FaceEmbedder or None
         What made vectors from photographs.
+    citation : str
+        How to cite the data, if that is known.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Labelled(NamedTuple):
     skipped: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     embedder: "FaceEmbedder | None" = None
+    citation: str = ""
 
 
 def read_labelled(
@@ -408,6 +411,7 @@ def _labelled(
         found.skipped,
         getattr(found, "remarks", ()),
         embedder,
+        found.citation,
     )
 
 

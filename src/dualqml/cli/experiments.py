@@ -171,7 +171,9 @@ def evaluate(options: argparse.Namespace) -> int:
                 background=background,
             )
     command = shlex.join(["dualqml", *_evaluate_words(options, data.name)])
-    page, text = write_open_set(found, options.out, command=command)
+    page, text = write_open_set(
+        found, options.out, command=command, citation=data.citation
+    )
     if options.json:
         answer: dict[str, Any] = {
             row: {name: float(found.values(row, name).mean()) for name in MEASURES}

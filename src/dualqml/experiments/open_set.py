@@ -163,13 +163,19 @@ class OpenSetEvaluation:
         """A measure in per cent, for each division."""
         return np.array([100.0 * MEASURES[measure](t) for t in self.trials[row]])
 
-    def images_in_words(self) -> str:
-        """How many images of each person were enrolled."""
+    @property
+    def sample_word(self) -> str:
+        """What the samples are: "image" or "vector"."""
+        return "vector" if len(self.sample_shape) == 1 else "image"
+
+    def samples_in_words(self) -> str:
+        """How many samples of each person were enrolled."""
+        word = self.sample_word
         counts = [count for each in self.images_each for count in each]
         least, most = min(counts, default=self.m), max(counts, default=self.m)
         if least == most:
-            return f"{least} image{'s' * (least > 1)} each"
-        return f"{least} to {most} images each (median {np.median(counts):g})"
+            return f"{least} {word}{'s' * (least > 1)} each"
+        return f"{least} to {most} {word}s each (median {np.median(counts):g})"
 
     def interval(self, row: str, fpir: float, *, n_resamples: int = 300) -> Interval:
         """FNIR in the first division, with a bootstrap interval over people."""

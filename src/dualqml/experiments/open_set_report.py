@@ -30,6 +30,7 @@ from dualqml.experiments.open_set import (
 from dualqml.experiments.plots import WIDTH, style, to_svg
 from dualqml.experiments.report import (
     Plot,
+    describe_data,
     describe_size,
     render_commands,
     render_page,
@@ -41,8 +42,8 @@ from dualqml.extractors.methods import ALL_METHODS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FEWER_IMAGES_NOTE = (
-    "{} images of each person were asked for. Of a person with no more images, all but "
+_FEWER_NOTE = (
+    "{0} {1}s of each person were asked for. Of a person with no more {1}s, all but "
     "one are enrolled, and the last is searched for."
 )
 _NO_DEVIATION_NOTE = (
@@ -114,7 +115,9 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
         rows.append(Row(row, tuple(cells)))
     first = next(iter(found.trials.values()))
     n_searches = first[0].nonmated.shape[0]
-    notes = [_FEWER_IMAGES_NOTE.format(found.m)] if _has_fewer(found) else []
+    notes = []
+    if _has_fewer(found):
+        notes.append(_FEWER_NOTE.format(found.m, found.sample_word))
     if alike:
         notes.append(_NO_DEVIATION_NOTE)
     if rule_of_three(n_searches) > 0.01:
@@ -126,7 +129,7 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
     return Table(
         title=(
             f"{database_label(found.name)}: {found.n_enrolled} people enrolled with "
-            f"{found.images_in_words()}, {found.n_strangers} strangers; errors in %"
+            f"{found.samples_in_words()}, {found.n_strangers} strangers; errors in %"
         ),
         corner="Score",
         header=(tuple(Heading(measure) for measure in MEASURES),),
@@ -146,7 +149,11 @@ def open_set_table(found: OpenSetEvaluation) -> Table:
 
 
 def write_open_set(
-    found: OpenSetEvaluation, folder: Path, *, command: str | None = None
+    found: OpenSetEvaluation,
+    folder: Path,
+    *,
+    command: str | None = None,
+    citation: str = "",
 ) -> tuple[Path, str]:
     """Write the table and a page with plots.
 
@@ -158,6 +165,8 @@ def write_open_set(
         The folder of the files.
     command : str, optional
         The command that repeats the evaluation.
+    citation : str, optional
+        How to cite the data.
 
     Returns
     -------
@@ -183,7 +192,7 @@ def write_open_set(
     described = any(row.endswith(OF_DESCRIPTORS) for row in found.trials)
     protocol = render(
         "protocol.html",
-        sentences=_protocol(found, own),
+        sentences=_protocol(found, own, citation),
         methods=_methods_table(found),
         terms=terms(*_TERMS_OF_PROTOCOL, *["local descriptors"] * described),
     )
@@ -219,7 +228,7 @@ def write_open_set(
     return report, text
 
 
-def _protocol(found: OpenSetEvaluation, own: str) -> list[str]:
+def _protocol(found: OpenSetEvaluation, own: str, citation: str) -> list[str]:
     """How the errors were measured."""
     n_divisions = len(found.trials[own])
     how_often = (
@@ -229,9 +238,9 @@ def _protocol(found: OpenSetEvaluation, own: str) -> list[str]:
     )
     size = describe_size(_facts(found))
     return [
-        *([f"{database_label(found.name)} has {size}."] if size else []),
+        *([describe_data(found.name, size, citation)] if size else []),
         f"{how_often}, {found.n_enrolled} are enrolled, with "
-        f"{found.images_in_words()}. The gallery knows nothing of the strangers "
+        f"{found.samples_in_words()}. The gallery knows nothing of the strangers "
         f"({found.n_strangers}). The other samples of the enrolled are the mated "
         "searches, and all samples of the strangers are the non-mated ones.",
         f"{own} is the recogniser of this package; the other rows are simple methods "

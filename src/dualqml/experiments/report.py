@@ -265,8 +265,7 @@ def _protocol(results: Results, facts: Mapping[str, Mapping[str, Any]]) -> str:
     for name in results.databases:
         known = _database_facts(name, facts.get(name, {}))
         if known.size:
-            cited = f" ({known.citation.rstrip('.')})" if known.citation else ""
-            said.append(f"{database_label(name)} has {known.size}{cited}.")
+            said.append(describe_data(name, known.size, known.citation))
     sentences = protocol_sentences(results)
     names = ["m", "split"]
     if any(setting.input == "local" for setting in results.settings):
@@ -314,6 +313,33 @@ def describe_size(known: Mapping[str, Any]) -> str:
     if number is None or known.get("subjects") is None:
         return ""
     return printable(f"{number} {what}{each} of {known['subjects']} subjects")
+
+
+def describe_data(name: str, size: str, citation: str) -> str:
+    """A sentence on a database.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    size : str
+        What `describe_size` says of it.
+    citation : str
+        How to cite it, or nothing.
+
+    Returns
+    -------
+    str
+        The sentence.
+
+    Examples
+    --------
+    >>> from dualqml.experiments.report import describe_data
+    >>> describe_data("orl", "400 images of 40 subjects", "F. Samaria, 1994.")
+    'ORL has 400 images of 40 subjects (F. Samaria, 1994).'
+    """
+    cited = f" ({citation.rstrip('.')})" if citation else ""
+    return f"{database_label(name)} has {size}{cited}."
 
 
 def _errors(results: Results, with_paper: bool) -> str:
