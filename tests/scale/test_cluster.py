@@ -296,6 +296,16 @@ def test_nothing_is_left_of_a_cluster(ending, tmp_path, monkeypatch):
     assert surroundings() == before
 
 
+@pytest.mark.parametrize("where", ["shared", "item"])
+def test_large_data_are_sent_in_silence(address, recwarn, where):
+    large, small = bytes(12_000_000), b"small"
+    shared, item = (large, small) if where == "shared" else (small, large)
+    with connected(address) as client:
+        ((_, found),) = run_tasks(client, shared, work.length, [item], lambda _: "all")
+    assert found == len(large) + len(small)
+    assert [str(warning.message) for warning in recwarn] == []
+
+
 def test_a_task_over_the_memory_limit_is_named():
     finished = []
 

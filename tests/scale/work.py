@@ -40,6 +40,11 @@ def run_for_ever(pipe):
             time.sleep(3600)
 
 
+def length(shared, item):
+    """How much has arrived."""
+    return len(shared) + len(item)
+
+
 def take_memory(_, megabytes):
     """Take memory; if it is much, until this process is killed."""
     taken = np.ones(125_000 * megabytes)

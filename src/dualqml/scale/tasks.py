@@ -93,10 +93,7 @@ def _run_on_cluster(
     if not items:
         return
     name = f"dualqml-{uuid4().hex[:8]}"
-    with _scheduler_there(client), warnings.catch_warnings():
-        # Dask asks to scatter what is large. But scattered data are lost with the
-        # worker that has them, and what a task returns is made again.
-        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+    with _scheduler_there(client), _large_graphs():
         sent = client.submit(worker_task(_same), shared, key=f"{name}-shared")
     task = worker_task(function)
 
@@ -106,7 +103,7 @@ def _run_on_cluster(
             (f"{name}-{number}", index, in_words(item))
             for index, item in enumerate(items)
         ]
-        with _scheduler_there(client):
+        with _scheduler_there(client), _large_graphs():
             return list(client.map(task, [sent] * len(items), items, key=keys))
 
     suspects = []
@@ -220,6 +217,18 @@ def _scheduler_there(client: "Client") -> Iterator[None]:
         if client.status != "running" or isinstance(error, CancelledError):
             raise _gone() from error
         raise
+
+
+@contextmanager
+def _large_graphs() -> Iterator[None]:
+    """Say nothing of large items.
+
+    Dask asks to scatter them. But scattered data are lost with the worker that has
+    them, and what a task returns is made again.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        yield
 
 
 def _gone() -> RunError:
