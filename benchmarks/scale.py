@@ -196,7 +196,7 @@ def fits_table(folder: Path, repeats: int = 2) -> str:
 
 
 def cluster_table(
-    folder: Path, repeats: int = 2, place: str = "local", **options: Any
+    folder: Path, repeats: int = 5, place: str = "local", **options: Any
 ) -> str:
     """Dask with one and two workers against blocks in order, at 10^5 people."""
     path = make_people(100_000, folder)
