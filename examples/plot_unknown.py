@@ -107,4 +107,4 @@ ax.legend(frameon=False)
 # the best candidates beside the threshold, and the parts of their scores.
 
 figure, ax = plt.subplots(figsize=(9, 5), layout="constrained")
-display = WhyDisplay.from_recognizer(recognizer, images[3, 7], top=5).plot(ax)
+display = WhyDisplay.from_estimator(recognizer, images[3, 7], top=5).plot(ax)

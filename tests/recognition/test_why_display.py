@@ -40,7 +40,7 @@ def images(people):
 
 def test_it_keeps_what_the_explanation_says(images, people):
     explained = images.explain(people[2, 3], top=4)
-    display = WhyDisplay.from_recognizer(images, people[2, 3], top=4)
+    display = WhyDisplay.from_estimator(images, people[2, 3], top=4)
     assert display.explanation == explained
     candidates = explained.identification.candidates
     assert display.subjects == [one.subject for one in candidates]
@@ -54,7 +54,7 @@ def test_it_keeps_what_the_explanation_says(images, people):
 def test_pictures_are_those_of_the_samples(images, people):
     others = 0
     for number in range(6):
-        display = WhyDisplay.from_recognizer(images, people[number, 3])
+        display = WhyDisplay.from_estimator(images, people[number, 3])
         np.testing.assert_array_equal(display.probe, people[number, 3])
         near = display.explanation.nearest
         expected = people[int(near.subject[-1]), near.index]
@@ -72,13 +72,13 @@ def test_an_image_of_floats_and_of_another_size_is_read_as_by_the_recogniser(
     images, people
 ):
     large = np.kron(people[1, 3], np.ones((2, 2))) / 255.0
-    display = WhyDisplay.from_recognizer(images, large)
+    display = WhyDisplay.from_estimator(images, large)
     assert display.probe.shape == (16, 16)
     assert display.subjects[0] == images.identify(large).candidates[0].subject
 
 
 def test_drawing_a_match(ax, images, people):
-    display = WhyDisplay.from_recognizer(images, people[2, 3])
+    display = WhyDisplay.from_estimator(images, people[2, 3])
     assert display.plot(ax) is display
     draw(ax)
     assert display.figure_ is ax.figure
@@ -105,7 +105,7 @@ def test_drawing_a_match(ax, images, people):
 
 
 def test_drawing_unknown(ax, images, people):
-    display = WhyDisplay.from_recognizer(images, people[2, 3], threshold=1e3).plot(ax)
+    display = WhyDisplay.from_estimator(images, people[2, 3], threshold=1e3).plot(ax)
     draw(ax)
     assert display.candidates_ax_.get_title(loc="left") == "unknown"
     assert display.candidates_ax_.get_xlim()[1] > 1e3
@@ -132,7 +132,7 @@ def test_nothing_overlaps(ax, images, people):
 
 
 def test_the_legend_of_the_parts_is_free_of_other_text(ax, images, people):
-    display = WhyDisplay.from_recognizer(images, people[2, 3]).plot(ax)
+    display = WhyDisplay.from_estimator(images, people[2, 3]).plot(ax)
     draw(ax)
     renderer = ax.figure.canvas.get_renderer()
     text_class = pytest.importorskip("matplotlib.text").Text
@@ -148,7 +148,7 @@ def test_the_legend_of_the_parts_is_free_of_other_text(ax, images, people):
 def test_vectors_have_no_pictures(ax):
     people = vectors()
     recognizer = enrolled(people)
-    display = WhyDisplay.from_recognizer(recognizer, people[1, 3], top=2).plot(ax)
+    display = WhyDisplay.from_estimator(recognizer, people[1, 3], top=2).plot(ax)
     draw(ax)
     assert display.probe is display.nearest is display.nearest_of_all is None
     assert display.picture_axes_ == []
@@ -166,7 +166,7 @@ def test_labels_are_inside_a_new_figure(monkeypatch):
     from matplotlib import pyplot
 
     recognizer = enrolled(vectors(), cosine_weight=0.5)
-    display = WhyDisplay.from_recognizer(recognizer, vectors()[1, 3]).plot()
+    display = WhyDisplay.from_estimator(recognizer, vectors()[1, 3]).plot()
     try:
         draw(display.candidates_ax_)
         renderer = display.figure_.canvas.get_renderer()
@@ -185,7 +185,7 @@ def test_one_person_has_no_runner_up(ax):
     others = Background.from_samples(*make_vectors(40, 3, size=40, noise=0.4, seed=5))
     recognizer = Recognizer(threshold=0.0, background=others)
     recognizer.enroll("Ann", vectors()[0, :2])
-    display = WhyDisplay.from_recognizer(recognizer, vectors()[0, 3]).plot(ax)
+    display = WhyDisplay.from_estimator(recognizer, vectors()[0, 3]).plot(ax)
     draw(ax)
     assert display.part_values.shape == (len(display.part_names), 1)
     assert len(display.parts_ax_.patches) == len(display.part_names) + 1
@@ -196,7 +196,7 @@ def test_long_names_are_cut(ax):
     recognizer = Recognizer(threshold=0.5, cosine_weight=0.0)
     for number, own in enumerate(people):
         recognizer.enroll(f"{number} {'x' * 100}", own[:3])
-    display = WhyDisplay.from_recognizer(recognizer, people[0, 3]).plot(ax)
+    display = WhyDisplay.from_estimator(recognizer, people[0, 3]).plot(ax)
     draw(ax)
     labels = [one.get_text() for one in display.candidates_ax_.get_yticklabels()]
     assert labels[0] == "0 " + "x" * 15 + "…"
@@ -208,12 +208,12 @@ def test_what_is_wrong_is_said(images, people):
     recognizer.enroll("Ann", vectors()[0])
     recognizer.enroll("Bob", vectors()[1])
     with pytest.raises(NoThresholdError):
-        WhyDisplay.from_recognizer(recognizer, vectors()[0, 0])
+        WhyDisplay.from_estimator(recognizer, vectors()[0, 0])
     explained = images.explain(people[0, 0])
     with pytest.raises(RecognitionError, match="have 40 values, not 39"):
-        WhyDisplay.from_recognizer(recognizer, vectors()[0, 0][1:], threshold=0.0)
+        WhyDisplay.from_estimator(recognizer, vectors()[0, 0][1:], threshold=0.0)
     with pytest.raises(TypeError, match="not of DualQML"):
-        WhyDisplay.from_recognizer(DualQML(), vectors()[0, 0])
+        WhyDisplay.from_estimator(DualQML(), vectors()[0, 0])
     with pytest.raises(TypeError, match=r"Recognizer\.explain returns, got Ident"):
         WhyDisplay(explained.identification)
     with pytest.raises(TypeError, match="ax must be one matplotlib Axes"):
@@ -226,7 +226,7 @@ def test_on_given_axes_pyplot_keeps_nothing(ax, images, people):
     from matplotlib import pyplot
 
     before = pyplot.get_fignums()
-    display = WhyDisplay.from_recognizer(images, people[2, 3]).plot(ax)
+    display = WhyDisplay.from_estimator(images, people[2, 3]).plot(ax)
     assert display.ax_ is ax
     assert display.figure_ is ax.figure
     assert pyplot.get_fignums() == before
@@ -234,6 +234,6 @@ def test_on_given_axes_pyplot_keeps_nothing(ax, images, people):
 
 def test_without_matplotlib_it_is_said_what_to_install(images, people, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    display = WhyDisplay.from_recognizer(images, people[2, 3])
+    display = WhyDisplay.from_estimator(images, people[2, 3])
     with pytest.raises(MissingDependencyError, match=r"install dualqml\[plot\]"):
         display.plot()

@@ -76,7 +76,7 @@ class WhyDisplay:
     >>> recognizer = Recognizer(threshold=0.5, cosine_weight=0.0)
     >>> for name, face in people.items():
     ...     recognizer.enroll(name, face + 0.2 * rng.normal(size=(3, 20)))
-    >>> display = WhyDisplay.from_recognizer(recognizer, people["Zoe"])
+    >>> display = WhyDisplay.from_estimator(recognizer, people["Zoe"])
     >>> display.subjects[0], display.part_names
     ('Zoe', ['quadratic form', 'constant'])
     """
@@ -140,7 +140,7 @@ class WhyDisplay:
         )
 
     @classmethod
-    def from_recognizer(
+    def from_estimator(
         cls,
         recognizer: Recognizer,
         image: Inputs,
@@ -153,7 +153,8 @@ class WhyDisplay:
         Parameters
         ----------
         recognizer : Recognizer
-            Knows the enrolled people.
+            Knows the enrolled people. All displays have this constructor for what was
+            fitted.
         image : array, image or path
             One sample, as for `Recognizer.explain`.
         top : int, default=5
