@@ -667,6 +667,11 @@ class TestRefused:
         with pytest.raises(ClusterError, match=r"`connected` gives, not 'tcp://a:1'"):
             fit_recognizer(Recognizer(), client="tcp://a:1")
 
+    def test_far_too_many_parts(self):
+        rows = np.random.default_rng(0).normal(size=(1_000, 16))
+        with pytest.raises(BlockError, match=r"128,000 parts.*: give at least 2$"):
+            fit_blocks(DualQML(), rows, np.arange(1_000) % 9, part_bytes=1)
+
     def test_one_class(self):
         with pytest.raises(ValueError, match="at least 2 classes"):
             fit_blocks(ESTIMATORS["max"], np.eye(3), ["a", "a", "a"])

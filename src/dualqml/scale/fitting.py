@@ -104,6 +104,8 @@ if TYPE_CHECKING:
 
 #: The file of a fit in a scratch folder, whose lock it holds.
 _MARK = "dualqml-fit"
+#: A part is a file, and a task of each step.
+_MOST_PARTS = 100_000
 #: Called with a step, and how many of its tasks are done.
 _Progress = Callable[[str, int, int], None]
 
@@ -159,7 +161,8 @@ def fit_blocks(
     Raises
     ------
     BlockError
-        A block cannot be read, or has values that cannot be used; it is named.
+        A block cannot be read, or has values that cannot be used; it is named. Or
+        `part_bytes` makes more than 100,000 parts.
     MethodError
         The estimator, or one of its parameters, needs all samples at once.
     FileError
@@ -706,6 +709,12 @@ class _FileParts:
                     self._runs.append(write_run(self.scratch, (number, block)))
                     self._progress("shuffle", number + 1, len(blocks))
         self.n_parts = count_parts(n_rows, self.n_features, self._part_bytes)
+        if self.n_parts > _MOST_PARTS:
+            least = -(-8 * n_rows * self.n_features // _MOST_PARTS)
+            raise BlockError(
+                f"part_bytes={self._part_bytes:,} makes {self.n_parts:,} parts of the "
+                f"data, more than {_MOST_PARTS:,}: give at least {least:,}"
+            )
         self._key = key_of(*self._runs)
 
     def gather(self) -> None:
