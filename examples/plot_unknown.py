@@ -67,6 +67,7 @@ bins = np.linspace(low, high, 41)
 ax.hist(strangers, bins, alpha=0.6, color="C1", label="strangers")
 ax.hist(enrolled, bins, alpha=0.6, color="C0", label="enrolled people")
 ax.axvline(calibration.threshold, color="black")
+ax.set_ylim(top=1.3 * ax.get_ylim()[1])  # room for the legend
 ax.text(
     calibration.threshold,
     ax.get_ylim()[1],
@@ -98,7 +99,7 @@ ax.plot(
 )
 ax.axvline(calibration.threshold, color="black", linewidth=1, label="our threshold")
 ax.set(xlabel="threshold", ylabel="searches, %")
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.48, 0.95))
 
 # %%
 # Why this answer?
