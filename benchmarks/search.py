@@ -33,7 +33,8 @@ SIZES = (100_000,)
 KINDS = ("lfw-like", "sphere")
 N_FEATURES, N_SAMPLES = 128, 3
 N_PROBES, BATCH, TOP = 3000, 64, 5
-#: Single searches in a run.
+#: Single searches in a run. With one, other work comes between any two of them, and
+#: nothing of a gallery is left in the caches.
 IN_TURN = 10
 REPEATS = 15
 #: Spread of the samples of a person of "sphere", relative to that of people.
@@ -161,16 +162,18 @@ def sorted_classes(scorer: ArrayScorer, rows: Array, top: int) -> Index:
 
 
 def one_by_one(search: Callable[[Array], object], probes: Array) -> Callable[[], None]:
-    """Searches for several probes, one after the other."""
+    """Searches for probes, one after the other."""
 
     def run() -> None:
-        for number in range(IN_TURN):
+        for number in range(len(probes)):
             search(probes[number : number + 1])
 
     return run
 
 
-def measured(kind: str, n_classes: int, *, with_ivf: bool = True) -> list[list[str]]:
+def measured(
+    kind: str, n_classes: int, *, with_ivf: bool = True, in_turn: int = IN_TURN
+) -> list[list[str]]:
     """The lines of the table for a gallery."""
     gallery = make_gallery(kind, n_classes)
     scorer, probes = gallery.scorer, gallery.probes
@@ -193,24 +196,24 @@ def measured(kind: str, n_classes: int, *, with_ivf: bool = True) -> list[list[s
     }
     found["folded"] = float(same)
 
-    batch = probes[:BATCH]
+    turn, batch = probes[:in_turn], probes[:BATCH]
     searches: dict[str, Callable[[Array], object]] = {
         "folded": lambda rows: folded.search(rows, TOP)
     }
     for name, shortlist in shortlists.items():
         searches[name] = lambda rows, own=shortlist: own.search(rows, TOP)
     actions: dict[str, Callable[[], object]] = {
-        "before": one_by_one(lambda rows: sorted_classes(scorer, rows, TOP), probes)
+        "before": one_by_one(lambda rows: sorted_classes(scorer, rows, TOP), turn)
     }
     for name, search in searches.items():
-        actions[name] = one_by_one(search, probes)
+        actions[name] = one_by_one(search, turn)
         actions[f"{name}, {BATCH} at once"] = lambda search=search: search(batch)
     seconds = interleaved_medians(actions, REPEATS)
-    before = seconds["before"] / IN_TURN
+    before = seconds["before"] / in_turn
     rank_one = np.mean(best.classes[:, 0] == gallery.people)
     lines = []
     for name, taken in seconds.items():
-        per_query = taken / (BATCH if name.endswith("at once") else IN_TURN)
+        per_query = taken / (BATCH if name.endswith("at once") else in_turn)
         bar = BARS.get(name)
         if name == "ivf, k = 10" and kind == "lfw-like":
             bar = IVF_BAR
@@ -259,13 +262,14 @@ def table(
     kinds: Sequence[str] = KINDS,
     *,
     with_ivf: bool = True,
+    in_turn: int = IN_TURN,
 ) -> str:
     """Times of searches among some numbers of people."""
     lines = []
     with threadpool_limits(1):
         for n_classes in sizes:
             for kind in kinds:
-                lines += measured(kind, n_classes, with_ivf=with_ivf)
+                lines += measured(kind, n_classes, with_ivf=with_ivf, in_turn=in_turn)
     return markdown_table(HEADER, lines)
 
 
@@ -276,8 +280,18 @@ def main() -> None:
     parser.add_argument("--kinds", choices=KINDS, nargs="+", default=list(KINDS))
     # Its groups of a million people take many minutes.
     parser.add_argument("--without-ivf", action="store_true")
+    parser.add_argument(
+        "--in-turn", type=int, default=IN_TURN, help="single searches in a run"
+    )
     options = parser.parse_args()
-    print(table(options.sizes, options.kinds, with_ivf=not options.without_ivf))
+    print(
+        table(
+            options.sizes,
+            options.kinds,
+            with_ivf=not options.without_ivf,
+            in_turn=options.in_turn,
+        )
+    )
 
 
 if __name__ == "__main__":
